@@ -1,0 +1,3 @@
+//! leasehold
+
+fn main() {}
