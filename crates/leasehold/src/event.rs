@@ -1,0 +1,103 @@
+//! The life of locks, told to whoever listens.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::guard::LossReason;
+use crate::lease::{FencingToken, HolderId, Holding};
+use crate::name::LockName;
+use crate::validity::Moment;
+
+/// Something that happened to a lock of this client.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Somebody else holds it; the waiter goes on waiting. Told at each look, so several times a second.
+    Waiting {
+        /// The lock.
+        name: &'a LockName,
+        /// Who holds it, and how many stand before us.
+        holding: &'a Holding,
+        /// How long this acquisition has been waiting.
+        waited: Duration,
+    },
+    /// Granted.
+    Acquired {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// The fencing token.
+        token: FencingToken,
+        /// How long it was waited for.
+        waited: Duration,
+        /// Until when it is valid unless renewed.
+        valid_until: Moment,
+    },
+    /// Renewed; told on the keeper's thread.
+    Renewed {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Until when it is valid now.
+        valid_until: Moment,
+        /// What was left of the validity when the answer came: the margin by which it was not lost.
+        margin: Duration,
+    },
+    /// A renewal failed and will be tried again while there is time.
+    RenewalFailed {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Why.
+        error: &'a Error,
+        /// What is left of the validity.
+        remaining: Duration,
+    },
+    /// The holder was told to stop.
+    Lost {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Why.
+        reason: &'a LossReason,
+    },
+    /// Released by its holder.
+    Released {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// How long it was held.
+        held: Duration,
+        /// Whether it was still this holder's; if not, others may have run meanwhile.
+        in_time: bool,
+    },
+    /// A release failed; it is tried again in the background until the TTL has passed.
+    ReleaseFailed {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Why.
+        error: &'a Error,
+    },
+}
+
+/// Listens to [`Event`]s.
+///
+/// Called on whatever thread the event happens on, the keeper's included, so it must be quick and must
+/// not block. A panic in it is not caught on the caller's thread.
+pub trait Observer: Send + Sync + 'static {
+    /// Told of `event`.
+    fn observe(&self, event: &Event<'_>);
+}
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: &Event<'_>) {
+        self(event);
+    }
+}

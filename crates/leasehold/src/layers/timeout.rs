@@ -1,0 +1,94 @@
+//! A limit on how long one call may take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::finding::Finding;
+use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::name::LockName;
+use crate::store::{Store, Traits, WakeUps};
+
+/// The longest that any call may take.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Gives each call a limit: a sixth of the TTL that it is about, at most 5 s. What comes later counts as
+/// unknown: a timeout doesn't un-send.
+#[derive(Debug)]
+pub struct Timeout {
+    inner: Arc<dyn Store>,
+}
+
+impl Timeout {
+    /// `inner`, with limits.
+    pub fn over(inner: Arc<dyn Store>) -> Self {
+        Self { inner }
+    }
+}
+
+fn limit_for(ttl: Duration) -> Duration {
+    (ttl / 6).min(LONGEST)
+}
+
+async fn limited<T>(limit: Duration, call: BoxFuture<'_, Result<T>>) -> Result<T> {
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timed_out(limit)))
+}
+
+fn timed_out(limit: Duration) -> Error {
+    Error::new(ErrorKind::TimedOut, format!("the store did not answer within {limit:?}")).maybe_applied()
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Timeout {
+    fn traits(&self) -> Traits {
+        self.inner.traits()
+    }
+
+    fn for_keeper(&self) -> Arc<dyn Store> {
+        Arc::new(Self::over(self.inner.for_keeper()))
+    }
+
+    fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(limited(limit_for(claim.ttl), self.inner.try_acquire(claim)))
+    }
+
+    fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
+        Box::pin(limited(LONGEST, self.inner.leave(waiter)))
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
+        let limit = limit_for(leases.iter().map(|(_, ttl)| *ttl).min().unwrap_or(LONGEST));
+        Box::pin(async move {
+            match tokio::time::timeout(limit, self.inner.renew(leases)).await {
+                Ok(answers) => answers,
+                Err(_) => leases.iter().map(|_| Err(timed_out(limit))).collect(),
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
+        Box::pin(limited(LONGEST, self.inner.release(lease, how)))
+    }
+
+    fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(limited(LONGEST, self.inner.subscribe(name)))
+    }
+
+    fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(limited(LONGEST, self.inner.inspect(name)))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
+        Box::pin(limited(LONGEST, self.inner.list()))
+    }
+
+    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(limited(LONGEST, self.inner.revoke(name, how)))
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(limited(LONGEST, self.inner.diagnose()))
+    }
+}

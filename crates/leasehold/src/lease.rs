@@ -1,0 +1,179 @@
+//! The words of the protocol between locks and stores: who asks, what for, what was answered.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::name::LockName;
+
+/// The identity of **one acquisition**: 128 random bits, fresh for each.
+///
+/// Never derived from a host, a process or a lock object: a late release by an earlier holder of the
+/// same process must not match a newer grant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HolderId(u128);
+
+impl HolderId {
+    /// A new identity.
+    #[must_use]
+    pub fn fresh() -> Self {
+        Self(rand::random())
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote: 32 hexadecimal digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
+}
+
+impl fmt::Display for HolderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for HolderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A number that grows with every grant of a name.
+///
+/// Hand it to the resource that the job writes to: one that remembers the largest number it has seen
+/// can refuse a holder that was paused for too long and has been replaced
+/// (Kleppmann, *How to do distributed locking*, 2016). Below 2^63; carried as text in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// A token with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A request for a lock. It carries a duration, never an instant: expiry is the store's clock's business.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// What is asked for.
+    pub name: LockName,
+    /// Who asks. The same holder asking again gets the same grant and its whole TTL from then.
+    pub holder: HolderId,
+    /// Who asks, for people: `host/pid/job`.
+    pub label: Arc<str>,
+    /// How long the store keeps the lease if nobody renews it.
+    pub ttl: Duration,
+    /// Whether to stand in the queue if it is held.
+    pub queue: Option<Place>,
+}
+
+/// A place in the queue for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Place {
+    /// The ticket that the store gave at the first enqueuing; a waiter that was pruned by mistake comes
+    /// back at its old place with it.
+    pub ticket: Option<u64>,
+}
+
+/// The answer to a [`Claim`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub enum Attempt {
+    /// The claimant holds the lock now.
+    Granted(Grant),
+    /// Somebody else holds it, or stands before the claimant in the queue.
+    Held(Holding),
+}
+
+/// A lock was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Larger than that of every earlier grant of this name.
+    pub token: FencingToken,
+}
+
+/// Who holds a name, as far as the store knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The name.
+    pub name: LockName,
+    /// The holder; none while a minimum hold runs out after the release, or while the name is free and
+    /// kept for the first waiter.
+    pub holder: Option<HolderId>,
+    /// The holder's label, for people.
+    pub label: String,
+    /// The token of the last grant.
+    pub token: FencingToken,
+    /// How long ago it was granted.
+    pub held_for: Duration,
+    /// What is left of the TTL; zero if it is free or about to be.
+    pub remaining: Duration,
+    /// An operator has revoked it: renewals are refused, it ends with its TTL or its release.
+    pub revoked: bool,
+    /// In answer to a claim: how many stand before the claimant. In a listing: how many wait in all.
+    pub waiting: u64,
+    /// In answer to a claim that queues: the claimant's ticket.
+    pub ticket: Option<u64>,
+}
+
+/// What names one lease in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LeaseKey {
+    /// The lock.
+    pub name: LockName,
+    /// The acquisition.
+    pub holder: HolderId,
+}
+
+/// The answer to a renewal. Renew never acquires: what has ended stays ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Renewal {
+    /// The lease ends one TTL after the store saw this.
+    Renewed,
+    /// It had ended: its time was over, somebody took it, or its row or file is gone.
+    Gone,
+    /// An operator revoked it. It is the holder's until it ends or is released; it can't be renewed.
+    Revoked,
+}
+
+/// How a hold ended; goes with a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ended {
+    /// Minimum hold: nobody is granted the name for this long after the release.
+    pub keep_for: Duration,
+}
+
+/// The answer to a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Release {
+    /// It was this holder's and is free now.
+    Released,
+    /// It was not this holder's any more (or never): nothing was changed.
+    NotHeld,
+}
+
+/// How an operator ends somebody else's hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revoke {
+    /// Refuse renewals: the holder is told, stops its job and releases, or its TTL ends. Exclusion holds.
+    Gently,
+    /// Free the name at once. The old holder learns of it at its next renewal: **until then two may run**.
+    Now,
+}

@@ -1,0 +1,116 @@
+//! The seam between locks and the places where leases live.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+
+use crate::error::Result;
+use crate::finding::Finding;
+use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::name::LockName;
+
+/// A place where leases live. Object safe: a store is chosen at run time, by URL.
+///
+/// Every method is **one attempt** and about one round trip: no retries, no waiting for a lock, no
+/// renewal in here. To be correct, a store keeps this contract; each line is a case of the conformance
+/// suite in `leasehold-testkit`:
+///
+/// - *Exclusive*: at most one unexpired lease of a name.
+/// - *Atomic in the store*: a script, a transaction, one statement; never read here and written later.
+/// - *Idempotent per holder*: the same claim sent again gets the same token, and its end moves to
+///   max(end, now + TTL). Order: same holder alive → same grant; then the queue; then the lease.
+/// - *Late calls are harmless*: renew and release by a past holder change nothing and say so.
+/// - *Renew never acquires*: a lease whose time is over is gone, even if nobody has taken it since.
+/// - *The store's clock*: a claim carries a duration; whether a lease is over is judged where it lives.
+/// - *Tokens grow* with every grant of a name; renewals keep them.
+/// - *Name safe*: any two different [`LockName`]s are two locks.
+/// - *First come, first served*: a claim is granted only if no live waiter stands before it. A waiter's
+///   entry lives for [`QUEUE_ENTRY`] after its last claim; who comes back with its ticket gets its old place.
+/// - *Honest errors*: [`Applied::No`](crate::Applied::No) only when it is certain that nothing happened.
+/// - *In order*: a `release` or `leave` sent through the same handle after a claim, even one whose future
+///   was dropped, takes effect after it. This is how a cancelled acquire is cleaned up.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// What kind of store this is.
+    fn traits(&self) -> Traits;
+
+    /// The same store over connections of its own, for the keeper's thread. Opens nothing yet.
+    fn for_keeper(&self) -> Arc<dyn Store>;
+
+    /// Asks for a lock, once.
+    fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
+
+    /// Leaves the queue, and releases the lock if it was granted meanwhile. Idempotent.
+    fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>>;
+
+    /// Renews leases, each for its TTL. An answer for each, in order.
+    fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>>;
+
+    /// Ends a lease.
+    fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>>;
+
+    /// Hints that a name may be free. Missing one costs delay, never a hang: whoever waits also polls.
+    fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>>;
+
+    /// Who holds a name; none if nobody does.
+    fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>>;
+
+    /// Every name that is held or waited for, in order of name.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>>;
+
+    /// Ends somebody else's hold. Answers who held it; none if nobody did.
+    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>>;
+
+    /// What an operator should know about this store: the findings of `leasehold doctor`.
+    fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
+}
+
+/// How long a waiter's entry counts after its last claim, by the store's clock.
+pub const QUEUE_ENTRY: Duration = Duration::from_secs(1);
+
+/// What a store can do and how it likes to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traits {
+    /// Its kind, as in a URL's scheme: `sqlite`.
+    pub kind: &'static str,
+    /// The smallest TTL that it can keep.
+    pub smallest_ttl: Duration,
+    /// Whether [`Store::subscribe`] ever wakes anybody; without, waiters poll faster.
+    pub wake_ups: bool,
+}
+
+/// A subscription of one waiter to one name. Dropping it ends it.
+pub struct WakeUps {
+    bell: Arc<Notify>,
+    _until_dropped: Box<dyn Any + Send + Sync>,
+}
+
+impl WakeUps {
+    /// A subscription that rings when `bell` is notified and ends by dropping `until_dropped`.
+    pub fn new(bell: Arc<Notify>, until_dropped: impl Any + Send + Sync) -> Self {
+        Self { bell, _until_dropped: Box::new(until_dropped) }
+    }
+
+    /// One that never rings.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self::new(Arc::default(), ())
+    }
+
+    /// Resolves at the next hint; at once if there was one since the last.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a hint is not lost by dropping this.
+    pub async fn next(&mut self) {
+        self.bell.notified().await;
+    }
+}
+
+impl Debug for WakeUps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WakeUps")
+    }
+}

@@ -1,0 +1,86 @@
+//! The stores, and how one is chosen by URL.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use memory::Memory;
+
+/// Opens the store that `url` names.
+///
+/// | URL | store | feature |
+/// |---|---|---|
+/// | `sqlite:///var/lib/leasehold/locks.db` | one SQLite file, one machine | `sqlite` |
+///
+/// # Errors
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
+/// store says if it can't be opened.
+pub fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let (scheme, _) = url.split_once(':').ok_or_else(|| {
+        Error::invalid(format!("{:?} is no store URL; write for example sqlite:///var/lib/leasehold/locks.db", hide_secrets(url)))
+    })?;
+    match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
+        other => Err(Error::invalid(format!(
+            "no store is called {other:?} (in {:?}); known schemes: sqlite",
+            hide_secrets(url)
+        ))),
+    }
+}
+
+/// `url` fit to be shown: a password, in front or in the query, is replaced by `***`.
+#[must_use]
+pub fn hide_secrets(url: &str) -> String {
+    let (front, query) = url.split_once('?').map_or((url, None), |(f, q)| (f, Some(q)));
+    let mut shown = match (front.find("://"), front.rfind('@')) {
+        (Some(start), Some(at)) if start + 3 <= at => {
+            let user = front[start + 3..at].split(':').next().unwrap_or_default();
+            format!("{}{user}:***{}", &front[..start + 3], &front[at..])
+        }
+        _ => front.to_owned(),
+    };
+    if let Some(query) = query {
+        let parts: Vec<String> = query
+            .split('&')
+            .map(|pair| match pair.split_once('=') {
+                Some((key, _)) if is_secret(key) => format!("{key}=***"),
+                _ => pair.to_owned(),
+            })
+            .collect();
+        shown = format!("{shown}?{}", parts.join("&"));
+    }
+    shown
+}
+
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["pass", "secret", "token", "key", "auth"].iter().any(|word| key.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_urls_are_never_shown() {
+        for (url, shown) in [
+            ("redis://bob:hunter2@h:1/0", "redis://bob:***@h:1/0"),
+            ("redis://:hunter2@h:1/0", "redis://:***@h:1/0"),
+            ("redis://u:p@ss@h", "redis://u:***@h"),
+            ("sqlite:///a/b.db?namespace=x", "sqlite:///a/b.db?namespace=x"),
+            ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
+        ] {
+            assert_eq!(hide_secrets(url), shown);
+        }
+        let error = open("postgress://bob:hunter2@h/db").unwrap_err().to_string();
+        assert!(!error.contains("hunter2") && error.contains("postgress"), "{error}");
+    }
+}

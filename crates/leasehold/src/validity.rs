@@ -1,0 +1,154 @@
+//! The only place that turns a TTL into a deadline.
+//!
+//! A store ends a lease by *its* clock, one TTL after it executed the request. We may believe in the
+//! lease for less than that, counted from before the request was **sent** (the store can't have executed
+//! it earlier), on a clock that runs on while the machine is suspended. No wall clock takes part, so
+//! nothing that sets one can make two holders.
+//!
+//! The same rule as openraft's leader lease and etcd's lessor: anchor at the send, leave a margin for
+//! clocks that run at slightly different rates.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+/// How much two clocks may differ in *rate*: one per cent, a hundred times what crystals do.
+pub const DRIFT: f64 = 0.01;
+
+/// Taken off every validity for granularity: stores count in milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+/// How long a lease of `ttl` may be believed in: `ttl · (1−ρ)/(1+ρ) − 2 ms`, ρ = [`DRIFT`].
+///
+/// ```
+/// # use std::time::Duration;
+/// let valid = leasehold::validity::of(Duration::from_secs(30));
+/// assert!(valid > Duration::from_millis(29_400) && valid < Duration::from_millis(29_410));
+/// ```
+#[must_use]
+pub fn of(ttl: Duration) -> Duration {
+    ttl.mul_f64((1.0 - DRIFT) / (1.0 + DRIFT)).saturating_sub(ROUNDING)
+}
+
+/// When a lease of `ttl` must no longer be believed in, if the request for it was sent at `sent`.
+#[must_use]
+pub fn until(sent: Moment, ttl: Duration) -> Moment {
+    sent + of(ttl)
+}
+
+/// A point on a monotonic clock that counts suspended time too. Comparable within one machine's boot only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Later than every other.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// From nanoseconds of the clock.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds of the clock.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to here; zero if that lies later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Moment {
+    type Output = Self;
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl std::ops::Sub<Duration> for Moment {
+    type Output = Self;
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Where moments come from: the seam at which tests move time.
+pub trait Clock: Debug + Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> Moment;
+
+    /// Resolves once `now() >= at`, also when the machine slept meanwhile. Polled on the keeper's runtime only.
+    fn sleep_until(&self, at: Moment) -> BoxFuture<'static, ()>;
+}
+
+/// The real clock: `CLOCK_BOOTTIME`, and a timer on it.
+///
+/// `std::time::Instant` and Tokio's timers stand still while a machine is suspended; a laptop that
+/// wakes up after an hour would go on believing in its lease.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    fn now(&self) -> Moment {
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+            .expect("CLOCK_BOOTTIME exists since Linux 2.6.39");
+        Moment(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+    }
+
+    fn sleep_until(&self, at: Moment) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(timer) = boot_timer(at) else { return std::future::pending().await };
+            // An interrupted wait is no reason to fire early: ask the clock.
+            while BootClock.now() < at {
+                let Ok(mut ready) = timer.readable().await else { break };
+                ready.clear_ready();
+            }
+        })
+    }
+}
+
+/// A kernel timer that fires at `at` on the boot-time clock; none for [`Moment::NEVER`].
+fn boot_timer(at: Moment) -> Option<tokio::io::unix::AsyncFd<nix::sys::timerfd::TimerFd>> {
+    use nix::sys::time::TimeSpec;
+    use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+    if at == Moment::NEVER {
+        return None;
+    }
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
+        .expect("a timer descriptor can be made");
+    let at = TimeSpec::from_duration(Duration::from_nanos(at.0.max(1)));
+    timer
+        .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+        .expect("an absolute time can be set");
+    Some(tokio::io::unix::AsyncFd::new(timer).expect("the keeper's runtime has an I/O driver"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validity_is_shorter_than_the_ttl_by_drift_on_both_clocks() {
+        for ms in [1_000_u64, 2_000, 30_000, 3_600_000] {
+            let ttl = Duration::from_millis(ms);
+            // Our clock slow by ρ and the store's fast by ρ: real time of our validity ≤ real time of the TTL.
+            let ours = of(ttl).as_secs_f64() / (1.0 - DRIFT);
+            let stores = ttl.as_secs_f64() / (1.0 + DRIFT);
+            assert!(ours < stores, "{ms} ms: {ours} < {stores}");
+        }
+        assert_eq!(of(Duration::from_millis(1)), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn the_boot_timer_fires_at_its_moment_and_not_before() {
+        let at = BootClock.now() + Duration::from_millis(30);
+        BootClock.sleep_until(at).await;
+        assert!(BootClock.now() >= at);
+    }
+}
