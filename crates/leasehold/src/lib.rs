@@ -7,6 +7,7 @@ mod error;
 mod event;
 mod finding;
 mod guard;
+mod hold;
 mod keeper;
 pub mod layers;
 mod lease;

@@ -9,9 +9,11 @@
 //! clocks that run at slightly different rates.
 
 use std::fmt::Debug;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::io::unix::AsyncFd;
 
 /// How much two clocks may differ in *rate*: one per cent, a hundred times what crystals do.
 pub const DRIFT: f64 = 0.01;
@@ -114,7 +116,7 @@ impl Clock for BootClock {
 }
 
 /// A kernel timer that fires at `at` on the boot-time clock; none for [`Moment::NEVER`].
-fn boot_timer(at: Moment) -> Option<tokio::io::unix::AsyncFd<nix::sys::timerfd::TimerFd>> {
+fn boot_timer(at: Moment) -> Option<AsyncFd<OwnedFd>> {
     use nix::sys::time::TimeSpec;
     use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
     if at == Moment::NEVER {
@@ -126,7 +128,9 @@ fn boot_timer(at: Moment) -> Option<tokio::io::unix::AsyncFd<nix::sys::timerfd::
     timer
         .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
         .expect("an absolute time can be set");
-    Some(tokio::io::unix::AsyncFd::new(timer).expect("the keeper's runtime has an I/O driver"))
+    #[expect(deprecated, reason = "sound for an OwnedFd; its successor is an unsafe function")]
+    let timer = AsyncFd::new(OwnedFd::from(timer));
+    Some(timer.expect("the keeper's runtime has an I/O driver"))
 }
 
 #[cfg(test)]

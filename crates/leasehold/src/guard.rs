@@ -1,0 +1,156 @@
+//! What you hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::event::Event;
+pub use crate::hold::LossReason;
+use crate::hold::Hold;
+use crate::keeper::{Cleanup, Undo};
+use crate::lease::{FencingToken, HolderId, Release};
+use crate::locks::Client;
+use crate::name::LockName;
+use crate::validity::Moment;
+
+/// A held lock. The keeper renews it until it is released or dropped.
+///
+/// A guard is not a proof: a process can be paused between asking [`is_valid`](Self::is_valid) and acting
+/// on it. While it is valid no other guard for the name is; what you write to should check the
+/// [`token`](Self::token) as well, which covers the pause.
+///
+/// # On drop
+/// Dropping a guard, by return, error, panic or cancellation, inside or outside a runtime, releases the
+/// lock in the background on the keeper's thread, at once. It neither blocks nor panics. If the process
+/// ends before that thread got to it, or the store is away, the lock is free after its TTL:
+/// [`release`](Self::release) is the way to know, and [`Locks::shutdown`](crate::Locks::shutdown) waits
+/// for all that is under way.
+#[must_use = "dropping the guard releases the lock"]
+pub struct Guard {
+    client: Arc<Client>,
+    hold: Arc<Hold>,
+}
+
+/// What a release found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Released {
+    /// The lock was ours until now.
+    InTime,
+    /// It was ours no longer: its time was over or it was taken, and another may have run meanwhile.
+    TooLate,
+}
+
+impl Guard {
+    pub(crate) fn new(client: Arc<Client>, hold: Arc<Hold>) -> Self {
+        Self { client, hold }
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.hold.key.name
+    }
+
+    /// The identity of this acquisition.
+    #[must_use]
+    pub fn holder(&self) -> HolderId {
+        self.hold.key.holder
+    }
+
+    /// The fencing token: larger than that of every earlier holder, the same for the whole hold.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.hold.token
+    }
+
+    /// Whether the lock may still be relied on, by our own clock, without asking anybody.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid(self.client.clock.now())
+    }
+
+    /// How long the lock may be relied on if no renewal comes any more; zero if no longer.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        if self.is_valid() { self.hold.valid_until().since(self.client.clock.now()) } else { Duration::ZERO }
+    }
+
+    /// Until when it is valid, on the clock of [`validity`](crate::validity).
+    #[must_use]
+    pub fn valid_until(&self) -> Moment {
+        self.hold.valid_until()
+    }
+
+    /// Resolves when the holder has to stop: [`stop_grace`](crate::Lock::stop_grace) before the validity
+    /// ends, or as soon as the store says that the lock is gone. Needs no I/O.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, and may be called any number of times: it goes on resolving.
+    pub async fn lost(&self) -> LossReason {
+        self.hold.lost().await.clone()
+    }
+
+    /// Why the holder has to stop; none as long as it hasn't.
+    #[must_use]
+    pub fn loss(&self) -> Option<LossReason> {
+        self.hold.loss().cloned()
+    }
+
+    /// Reports progress, see [`Lock::progress_within`](crate::Lock::progress_within). Cheap.
+    pub fn touch(&self) {
+        self.hold.touch(self.client.clock.now());
+    }
+
+    /// Gives the lock back.
+    ///
+    /// # Errors
+    /// The store can't say. The release goes on being tried in the background until the TTL has passed.
+    ///
+    /// # Cancel safety
+    /// Once called the lock is given back: dropping this future leaves the rest to the background.
+    pub async fn release(self) -> Result<Released> {
+        let how = self.hold.how_it_ends(self.client.clock.now());
+        let answer = self.client.store.release(&self.hold.key, how).await.inspect_err(|error| {
+            let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
+            self.client.observe(&Event::ReleaseFailed { name, holder, error });
+        })?; // Failed or cancelled: Drop hands it to the keeper.
+        self.hold.end();
+        self.client.keeper.forget(&self.hold);
+        let in_time = answer == Release::Released;
+        self.client.observe(&Event::Released {
+            name: &self.hold.key.name,
+            holder: self.hold.key.holder,
+            held: self.client.clock.now().since(self.hold.acquired),
+            in_time,
+        });
+        Ok(if in_time { Released::InTime } else { Released::TooLate })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.hold.end() {
+            return;
+        }
+        self.client.keeper.forget(&self.hold);
+        let now = self.client.clock.now();
+        self.client.keeper.clean_up(Cleanup {
+            store: Arc::clone(&self.client.store),
+            key: self.hold.key.clone(),
+            what: Undo::Hold { how: self.hold.how_it_ends(now), acquired: self.hold.acquired },
+            give_up_at: now + self.hold.ttl,
+        });
+    }
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", self.name())
+            .field("holder", &self.holder())
+            .field("token", &self.token())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

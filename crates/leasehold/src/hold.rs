@@ -1,0 +1,169 @@
+//! One held lease: what its guard and the keeper share.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::lease::{Ended, FencingToken, LeaseKey};
+use crate::lock::Terms;
+use crate::validity::Moment;
+
+/// Why a holder has to stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its time was over before it could be renewed: this process or machine was stopped for too long.
+    Expired,
+    /// The store says that it is no longer ours: taken, cut by an operator, its row or file gone.
+    Gone,
+    /// An operator revoked it. It stays ours until we release it or its time is over.
+    Revoked,
+    /// The store could not be reached for so long that the lease is about to end; with the last error.
+    Unreachable(String),
+    /// It was held for longer than [`max_hold`](crate::Lock::max_hold).
+    HeldTooLong,
+    /// The job did not [`touch`](crate::Guard::touch) its guard for longer than it said it would.
+    NoProgress,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("its time was over before it could be renewed"),
+            Self::Gone => f.write_str("the store says that it is held no longer"),
+            Self::Revoked => f.write_str("an operator revoked it"),
+            Self::Unreachable(error) => write!(f, "it could not be renewed in time ({error})"),
+            Self::HeldTooLong => f.write_str("it was held for longer than allowed"),
+            Self::NoProgress => f.write_str("the job reported no progress for too long"),
+        }
+    }
+}
+
+/// A guard once dead is dead for good: no late answer may revive it.
+const DEAD: u64 = 0;
+
+/// The state of one held lease. Small: ten thousand of these are nothing.
+pub(crate) struct Hold {
+    pub key: LeaseKey,
+    pub token: FencingToken,
+    pub ttl: Duration,
+    pub stop_grace: Duration,
+    pub acquired: Moment,
+    pub hold_until: Moment,
+    at_least_for: Duration,
+    progress_within: Option<Duration>,
+    valid_until: AtomicU64,
+    touched: AtomicU64,
+    /// Where the keeper's schedule has it; written under the schedule's lock only.
+    pub due: AtomicU64,
+    ended: AtomicBool,
+    loss: OnceLock<LossReason>,
+    bell: Notify,
+}
+
+impl Hold {
+    pub fn new(key: LeaseKey, token: FencingToken, terms: &Terms, acquired: Moment, valid_until: Moment) -> Self {
+        Self {
+            key,
+            token,
+            ttl: terms.ttl,
+            stop_grace: terms.stop_grace,
+            acquired,
+            hold_until: terms.max_hold.map_or(Moment::NEVER, |most| acquired + most),
+            at_least_for: terms.at_least_for,
+            progress_within: terms.progress_within,
+            valid_until: AtomicU64::new(valid_until.as_nanos()),
+            touched: AtomicU64::new(acquired.as_nanos()),
+            due: AtomicU64::new(DEAD),
+            ended: AtomicBool::new(false),
+            loss: OnceLock::new(),
+            bell: Notify::new(),
+        }
+    }
+
+    /// Until when it may be believed in; a moment long past if it is dead.
+    pub fn valid_until(&self) -> Moment {
+        Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
+    }
+
+    /// Whether it may be believed in at `now`. Seen invalid once, it is dead.
+    pub fn is_valid(&self, now: Moment) -> bool {
+        let until = self.valid_until.load(Ordering::Acquire);
+        if now.as_nanos() < until {
+            return true;
+        }
+        // Only this value dies: a renewal that came in between has made it valid again, rightly.
+        self.valid_until.compare_exchange(until, DEAD, Ordering::AcqRel, Ordering::Acquire).is_err() && self.is_valid(now)
+    }
+
+    /// Believe in it until `until`, unless it is dead by `now`. Says whether that took effect.
+    pub fn extend(&self, until: Moment, now: Moment) -> bool {
+        self.is_valid(now)
+            && self
+                .valid_until
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+                    (old != DEAD).then(|| old.max(until.as_nanos()))
+                })
+                .is_ok()
+    }
+
+    /// No longer to be believed in.
+    pub fn die(&self) {
+        self.valid_until.store(DEAD, Ordering::Release);
+    }
+
+    /// When the holder has to be told to stop, so that it is gone in time.
+    pub fn tell_at(&self) -> Moment {
+        self.valid_until() - self.stop_grace
+    }
+
+    pub fn touch(&self, now: Moment) {
+        self.touched.store(now.as_nanos(), Ordering::Release);
+    }
+
+    /// Whether the job has reported progress as promised.
+    pub fn progresses(&self, now: Moment) -> bool {
+        self.progress_within.is_none_or(|within| {
+            now.since(Moment::from_nanos(self.touched.load(Ordering::Acquire))) <= within
+        })
+    }
+
+    /// Tells the holder to stop. The first reason counts; says whether this was it.
+    pub fn tell(&self, reason: LossReason) -> bool {
+        let first = self.loss.set(reason).is_ok();
+        self.bell.notify_waiters();
+        first
+    }
+
+    pub fn loss(&self) -> Option<&LossReason> {
+        self.loss.get()
+    }
+
+    pub async fn lost(&self) -> &LossReason {
+        loop {
+            let mut told = std::pin::pin!(self.bell.notified());
+            told.as_mut().enable();
+            if let Some(reason) = self.loss() {
+                return reason;
+            }
+            told.await;
+        }
+    }
+
+    /// Marks it as given back; false if it was already.
+    pub fn end(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// How it ends if it is given back at `now`.
+    pub fn how_it_ends(&self, now: Moment) -> Ended {
+        Ended { keep_for: self.at_least_for.saturating_sub(now.since(self.acquired)) }
+    }
+}

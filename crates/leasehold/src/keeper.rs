@@ -1,0 +1,461 @@
+//! The keeper: renews all leases of one client, tells losses in time, and cleans up after calls that
+//! nobody waits for any more.
+//!
+//! One thread per client, with a runtime and connections of its own, so that a job that blocks its runtime
+//! can't starve the renewals. No thread, task or timer per lease: leases lie in one map in order of when
+//! they are next due, and the thread sleeps until the first. Registering and forgetting a lease is an
+//! insertion into that map; the thread is woken only if it would sleep too long.
+//!
+//! What is due within one [`WINDOW`] is renewed in batches of [`BATCH`]. Losses are told from the same
+//! timer, which needs no I/O: store calls run beside it, never in its way.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, oneshot};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, Observer};
+use crate::hold::{Hold, LossReason};
+use crate::lease::{Ended, HolderId, LeaseKey, Release, Renewal};
+use crate::store::Store;
+use crate::validity::{self, Clock, Moment};
+
+/// Leases that are due this much later are renewed along.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// How many leases one command renews.
+const BATCH: usize = 100;
+
+/// The handle that a client has of its keeper.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    place: Place,
+    started: Mutex<bool>,
+}
+
+/// Where the keeper runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On a thread of its own: the real thing.
+    OwnThread,
+    /// On the runtime of whoever acquires: for simulations under paused time.
+    CallersRuntime,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observer: Option<Arc<dyn Observer>>,
+    schedule: Mutex<Schedule>,
+    wake: Notify,
+    closing: AtomicBool,
+}
+
+#[derive(Default)]
+struct Schedule {
+    kept: BTreeMap<(Moment, HolderId), Kept>,
+    /// Until when the keeper sleeps.
+    asleep_until: Option<Moment>,
+    cleanups: Vec<Cleanup>,
+    drained: Vec<oneshot::Sender<()>>,
+}
+
+/// A lease in the schedule.
+struct Kept {
+    hold: Arc<Hold>,
+    renew_at: Moment,
+    in_flight: bool,
+    failing: Option<String>,
+}
+
+/// Something to take back from the store for a caller that is gone.
+pub(crate) struct Cleanup {
+    /// The handle over which the claim went: behind it, in its order, the claim can't be overtaken.
+    pub store: Arc<dyn Store>,
+    pub key: LeaseKey,
+    pub what: Undo,
+    /// Until when it is worth trying: by then the lease has ended by itself.
+    pub give_up_at: Moment,
+}
+
+pub(crate) enum Undo {
+    /// A claim that nobody waits for: leave the queue, release what was granted.
+    Claim,
+    /// A guard that was dropped or whose release failed.
+    Hold { how: Ended, acquired: Moment },
+}
+
+/// What one tick of the keeper found to do.
+#[derive(Default)]
+struct Tick {
+    renew: Vec<Arc<Hold>>,
+    losses: Vec<(Arc<Hold>, LossReason)>,
+    cleanups: Vec<Cleanup>,
+    next: Option<Moment>,
+    idle: bool,
+}
+
+/// A store call of the keeper that has ended.
+enum Called {
+    Renewed { sent: Moment, holds: Vec<Arc<Hold>>, answers: Vec<Result<Renewal>> },
+    CleanedUp,
+}
+
+impl Keeper {
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        observer: Option<Arc<dyn Observer>>,
+        place: Place,
+    ) -> Self {
+        let shared = Shared {
+            store,
+            clock,
+            observer,
+            schedule: Mutex::default(),
+            wake: Notify::new(),
+            closing: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared), place, started: Mutex::new(false) }
+    }
+
+    /// Makes sure that it runs: before the first claim is sent, so that no grant is ever without a keeper.
+    pub fn start(&self) -> Result<()> {
+        let mut started = lock(&self.started);
+        if *started {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        match self.place {
+            Place::OwnThread => {
+                std::thread::Builder::new().name("leasehold-keeper".into()).spawn(move || run_thread(shared)).map_err(
+                    |error| Error::new(ErrorKind::Internal, "the keeper's thread can't be started").with_source(error),
+                )?;
+            }
+            Place::CallersRuntime => drop(tokio::spawn(shared.keep())),
+        }
+        *started = true;
+        Ok(())
+    }
+
+    /// Takes a fresh hold into its care.
+    pub fn watch(&self, hold: Arc<Hold>, sent: Moment) {
+        let kept = Kept { renew_at: sent + hold.ttl / 3, hold, in_flight: false, failing: None };
+        let mut schedule = self.shared.schedule();
+        let due = schedule.insert(kept);
+        let sleeps_too_long = schedule.asleep_until.is_some_and(|until| due < until);
+        drop(schedule);
+        if sleeps_too_long {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Forgets a hold that is being given back.
+    pub fn forget(&self, hold: &Hold) {
+        drop(self.shared.schedule().remove(hold));
+    }
+
+    /// Cleans up in the background, from any thread, runtime or none.
+    pub fn clean_up(&self, cleanup: Cleanup) {
+        self.shared.schedule().cleanups.push(cleanup);
+        self.shared.wake.notify_one();
+        // A client whose keeper can't start has nothing in the store to clean up that a TTL doesn't end.
+        if self.place == Place::OwnThread {
+            let _ = self.start();
+        }
+    }
+
+    /// Resolves once all clean-ups that were asked for have ended.
+    pub async fn drain(&self) {
+        if !*lock(&self.started) {
+            return;
+        }
+        let (drained, done) = oneshot::channel();
+        self.shared.schedule().drained.push(drained);
+        self.shared.wake.notify_one();
+        let _ = done.await;
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.wake.notify_one();
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the thread owns its share")]
+fn run_thread(shared: Arc<Shared>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be made; without one no lease could be kept");
+    runtime.block_on(shared.keep());
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Schedule {
+    fn insert(&mut self, kept: Kept) -> Moment {
+        let due = kept.due();
+        kept.hold.due.store(due.as_nanos(), Ordering::Relaxed);
+        self.kept.insert((due, kept.hold.key.holder), kept);
+        due
+    }
+
+    fn remove(&mut self, hold: &Hold) -> Option<Kept> {
+        let due = Moment::from_nanos(hold.due.load(Ordering::Relaxed));
+        self.kept.remove(&(due, hold.key.holder))
+    }
+
+    /// Tells who waits for the clean-ups, if none is left. (Dropping a sender tells its receiver.)
+    fn tell_drained(&mut self) {
+        if self.cleanups.is_empty() {
+            self.drained.clear();
+        }
+    }
+
+    /// What is due at `now`, and when to look again.
+    fn tick(&mut self, now: Moment) -> Tick {
+        let mut tick = Tick { cleanups: std::mem::take(&mut self.cleanups), ..Tick::default() };
+        let horizon = now + WINDOW;
+        let mut looked_at = Vec::new();
+        while let Some(first) = self.kept.first_entry().filter(|e| e.key().0 <= horizon) {
+            let mut kept = first.remove();
+            if kept.look(now, horizon, &mut tick) {
+                looked_at.push(kept);
+            }
+        }
+        for kept in looked_at {
+            self.insert(kept);
+        }
+        tick.next = self.kept.first_key_value().map(|((due, _), _)| *due);
+        tick.idle = self.kept.is_empty() && tick.cleanups.is_empty();
+        self.asleep_until = Some(tick.next.unwrap_or(Moment::NEVER));
+        tick
+    }
+}
+
+impl Kept {
+    /// When it has to be looked at next.
+    fn due(&self) -> Moment {
+        let renew_at = if self.in_flight { Moment::NEVER } else { self.renew_at };
+        let end = if self.hold.loss().is_some() {
+            self.hold.valid_until()
+        } else {
+            self.hold.tell_at().min(self.hold.hold_until)
+        };
+        renew_at.min(end)
+    }
+
+    /// Tells a loss or asks for a renewal, if it is time; false if it is dead and needs no care any more.
+    /// The deadline comes first: after a stall nothing is renewed that is over.
+    fn look(&mut self, now: Moment, horizon: Moment, tick: &mut Tick) -> bool {
+        let hold = &self.hold;
+        let alive = hold.is_valid(now);
+        if hold.loss().is_none()
+            && let Some(reason) = self.reason_to_stop(now)
+        {
+            tick.losses.push((Arc::clone(hold), reason));
+        }
+        if alive && !self.in_flight && self.renew_at <= horizon {
+            if !self.may_renew(now) {
+                self.renew_at = Moment::NEVER;
+            } else if !hold.progresses(now) {
+                self.renew_at = now + hold.ttl / 10; // It may touch its guard yet.
+            } else {
+                self.in_flight = true;
+                tick.renew.push(Arc::clone(hold));
+            }
+        }
+        alive
+    }
+
+    fn reason_to_stop(&self, now: Moment) -> Option<LossReason> {
+        if now >= self.hold.tell_at() {
+            return Some(match &self.failing {
+                Some(error) => LossReason::Unreachable(error.clone()),
+                None if !self.hold.progresses(now) => LossReason::NoProgress,
+                None => LossReason::Expired,
+            });
+        }
+        (now >= self.hold.hold_until).then_some(LossReason::HeldTooLong)
+    }
+
+    /// A holder that was told to stop because the store was away is still renewed: it shall have time to end.
+    fn may_renew(&self, now: Moment) -> bool {
+        now < self.hold.hold_until && !matches!(self.hold.loss(), Some(LossReason::Gone | LossReason::Revoked))
+    }
+}
+
+impl Shared {
+    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        lock(&self.schedule)
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.observe(event);
+        }
+    }
+
+    async fn keep(self: Arc<Self>) {
+        let store = self.store.for_keeper();
+        let mut calls: FuturesUnordered<BoxFuture<'static, Called>> = FuturesUnordered::new();
+        let mut cleaning = 0;
+        loop {
+            let tick = self.schedule().tick(self.clock.now());
+            for (hold, reason) in tick.losses {
+                self.tell(&hold, reason);
+            }
+            for holds in tick.renew.chunks(BATCH) {
+                calls.push(Self::renew(Arc::clone(&store), Arc::clone(&self.clock), holds.to_vec()).boxed());
+            }
+            cleaning += tick.cleanups.len();
+            for cleanup in tick.cleanups {
+                calls.push(Arc::clone(&self).clean_up(cleanup, Arc::clone(&store)).boxed());
+            }
+            if cleaning == 0 {
+                self.schedule().tell_drained();
+            }
+            if tick.idle && calls.is_empty() && self.closing.load(Ordering::Acquire) {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = self.wake.notified() => {}
+                Some(called) = calls.next(), if !calls.is_empty() => match called {
+                    Called::Renewed { sent, holds, answers } => self.answered(sent, &holds, answers),
+                    Called::CleanedUp => cleaning -= 1,
+                },
+                () = self.clock.sleep_until(tick.next.unwrap_or(Moment::NEVER)) => {}
+            }
+        }
+    }
+
+    fn tell(&self, hold: &Hold, reason: LossReason) {
+        if hold.tell(reason)
+            && let Some(reason) = hold.loss()
+        {
+            self.observe(&Event::Lost { name: &hold.key.name, holder: hold.key.holder, reason });
+        }
+    }
+
+    async fn renew(store: Arc<dyn Store>, clock: Arc<dyn Clock>, holds: Vec<Arc<Hold>>) -> Called {
+        let leases: Vec<_> = holds.iter().map(|hold| (hold.key.clone(), hold.ttl)).collect();
+        let sent = clock.now();
+        let answers = store.renew(&leases).await;
+        Called::Renewed { sent, holds, answers }
+    }
+
+    fn answered(&self, sent: Moment, holds: &[Arc<Hold>], answers: Vec<Result<Renewal>>) {
+        for (hold, answer) in holds.iter().zip(answers) {
+            self.renewal_answered(hold, sent, answer);
+        }
+    }
+
+    fn renewal_answered(&self, hold: &Arc<Hold>, sent: Moment, answer: Result<Renewal>) {
+        let now = self.clock.now();
+        let margin = hold.valid_until().since(now);
+        let kept = self.schedule().remove(hold);
+        let Some(mut kept) = kept else {
+            // Dead or given back. A dead holder answers for itself: what it was granted goes back.
+            if matches!(answer, Ok(Renewal::Renewed)) && !hold.has_ended() {
+                self.give_back(hold, now);
+            }
+            return;
+        };
+        kept.in_flight = false;
+        match answer {
+            Ok(Renewal::Renewed) => {
+                let valid_until = validity::until(sent, hold.ttl);
+                if !hold.extend(valid_until, now) {
+                    self.give_back(hold, now);
+                } else {
+                    kept.failing = None;
+                    kept.renew_at = sent + hold.ttl / 3;
+                    let (name, holder) = (&hold.key.name, hold.key.holder);
+                    self.observe(&Event::Renewed { name, holder, valid_until, margin });
+                }
+            }
+            Ok(Renewal::Gone) => {
+                hold.die();
+                self.tell(hold, LossReason::Gone);
+                return;
+            }
+            Ok(Renewal::Revoked) => {
+                kept.renew_at = Moment::NEVER;
+                self.tell(hold, LossReason::Revoked);
+            }
+            Err(error) => {
+                kept.renew_at = now + pause_before_retry(hold.ttl);
+                kept.failing = Some(error.to_string());
+                let (name, holder) = (&hold.key.name, hold.key.holder);
+                self.observe(&Event::RenewalFailed { name, holder, error: &error, remaining: margin });
+            }
+        }
+        // A guard that was released while the answer came has been forgotten already: don't bring it back.
+        let mut schedule = self.schedule();
+        if !hold.has_ended() {
+            schedule.insert(kept);
+        }
+    }
+
+    fn give_back(&self, hold: &Hold, now: Moment) {
+        let what = Undo::Hold { how: Ended::default(), acquired: hold.acquired };
+        let store = Arc::clone(&self.store);
+        let cleanup = Cleanup { store, key: hold.key.clone(), what, give_up_at: now + hold.ttl };
+        self.schedule().cleanups.push(cleanup);
+        self.wake.notify_one();
+    }
+
+    /// Tries until the store has answered or the lease has ended by itself.
+    async fn clean_up(self: Arc<Self>, cleanup: Cleanup, own: Arc<dyn Store>) -> Called {
+        let mut pause = Duration::from_millis(20);
+        let mut store = &cleanup.store;
+        loop {
+            // A handle whose runtime is gone may panic rather than fail; our own is tried next.
+            let tried = std::panic::AssertUnwindSafe(self.undo(store, &cleanup)).catch_unwind().await;
+            if matches!(tried, Ok(Ok(()))) || self.clock.now() >= cleanup.give_up_at {
+                return Called::CleanedUp;
+            }
+            store = &own;
+            tokio::time::sleep(jittered(pause)).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    async fn undo(&self, store: &Arc<dyn Store>, cleanup: &Cleanup) -> Result<()> {
+        match cleanup.what {
+            Undo::Claim => store.leave(&cleanup.key).await,
+            Undo::Hold { how, acquired } => {
+                let answer = store.release(&cleanup.key, how).await?;
+                self.observe(&Event::Released {
+                    name: &cleanup.key.name,
+                    holder: cleanup.key.holder,
+                    held: self.clock.now().since(acquired),
+                    in_time: answer == Release::Released,
+                });
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Between a tenth and a twentieth of the TTL: several tries before the holder has to be told.
+fn pause_before_retry(ttl: Duration) -> Duration {
+    jittered(ttl / 10).max(Duration::from_millis(50))
+}
+
+/// A random span between half of `most` and `most`.
+pub(crate) fn jittered(most: Duration) -> Duration {
+    most.mul_f64(rand::random_range(0.5..1.0))
+}

@@ -1,0 +1,221 @@
+//! The client: one store, one keeper, any number of locks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, Observer};
+use crate::finding::Finding;
+use crate::keeper::{Keeper, Place};
+use crate::layers::Timeout;
+use crate::lease::{Holding, Revoke};
+use crate::lock::Lock;
+use crate::name::LockName;
+use crate::store::Store;
+use crate::stores;
+use crate::validity::{BootClock, Clock};
+use crate::wait::Lines;
+
+/// A client of one store. Cheap to clone; one per process and store is right.
+///
+/// ```no_run
+/// # async fn demo() -> leasehold::Result<()> {
+/// let locks = leasehold::Locks::connect("sqlite:///var/lib/leasehold/locks.db").await?;
+/// let ran = locks.lock("nightly-backup").run(async |_guard| { /* … */ }).await?;
+/// locks.shutdown().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Locks {
+    client: Arc<Client>,
+}
+
+/// Settings of a [`Locks`] client.
+#[must_use]
+pub struct LocksBuilder {
+    label: Option<Arc<str>>,
+    observer: Option<Arc<dyn Observer>>,
+    max_ttl: Duration,
+    clock: Arc<dyn Clock>,
+    place: Place,
+}
+
+/// What all locks and guards of a client share.
+pub(crate) struct Client {
+    pub store: Arc<dyn Store>,
+    pub keeper: Keeper,
+    pub clock: Arc<dyn Clock>,
+    pub label: Arc<str>,
+    pub max_ttl: Duration,
+    pub lines: Arc<Lines>,
+    observer: Option<Arc<dyn Observer>>,
+    closed: AtomicBool,
+}
+
+impl Client {
+    pub fn observe(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.observe(event);
+        }
+    }
+
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "this client was shut down; connect again"));
+        }
+        Ok(())
+    }
+}
+
+impl Locks {
+    /// Connects to the store that `url` names (see [`stores::open`]), with default settings.
+    ///
+    /// # Errors
+    /// The URL is wrong, or the store can't be opened.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is left behind.
+    #[expect(clippy::unused_async, reason = "stores over a network will connect here")]
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().connect(url)
+    }
+
+    /// A client over a store of your own making, with default settings.
+    pub fn over(store: Arc<dyn Store>) -> Self {
+        Self::builder().over(store)
+    }
+
+    /// Settings, to begin with the defaults.
+    pub fn builder() -> LocksBuilder {
+        LocksBuilder {
+            label: None,
+            observer: None,
+            max_ttl: Duration::from_secs(3600),
+            clock: Arc::new(BootClock),
+            place: Place::OwnThread,
+        }
+    }
+
+    /// The lock of this name. A bad name is reported by [`Lock::checked`] or the first acquisition.
+    pub fn lock(&self, name: &str) -> Lock {
+        Lock::new(Arc::clone(&self.client), name)
+    }
+
+    /// Who holds a name, as far as the store knows; none if nobody does.
+    ///
+    /// # Errors
+    /// The name is not legal, or the store can't say.
+    pub async fn inspect(&self, name: &str) -> Result<Option<Holding>> {
+        self.client.store.inspect(&LockName::new(name)?).await
+    }
+
+    /// Every name that is held or waited for.
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub async fn list(&self) -> Result<Vec<Holding>> {
+        self.client.store.list().await
+    }
+
+    /// Ends somebody else's hold; answers who held it. See [`Revoke`] for the difference that matters.
+    ///
+    /// # Errors
+    /// The name is not legal, or the store can't say.
+    pub async fn revoke(&self, name: &str, how: Revoke) -> Result<Option<Holding>> {
+        self.client.store.revoke(&LockName::new(name)?, how).await
+    }
+
+    /// What an operator should know about the store.
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub async fn diagnose(&self) -> Result<Vec<Finding>> {
+        self.client.store.diagnose().await
+    }
+
+    /// Ends this client: no new acquisitions, and waits until what dropped guards and cancelled calls left
+    /// to be released has been. Guards that are still alive stay valid and are renewed until they end.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; what was under way goes on in the background.
+    pub async fn shutdown(&self) {
+        self.client.closed.store(true, Ordering::Release);
+        self.client.keeper.drain().await;
+    }
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locks").field("store", &self.client.store).field("label", &self.client.label).finish_non_exhaustive()
+    }
+}
+
+impl LocksBuilder {
+    /// Who we are, for people. Default: `host/pid/program`.
+    pub fn label(mut self, label: &str) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Who is told of what happens to this client's locks. Default: nobody.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// The largest TTL that a lock may have. Default: one hour.
+    pub fn max_ttl(mut self, largest: Duration) -> Self {
+        self.max_ttl = largest;
+        self
+    }
+
+    /// For simulations and tests under paused time: takes time from `clock`, and runs the keeper as a task
+    /// on the runtime that first acquires instead of on a thread of its own.
+    pub fn simulated(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self.place = Place::CallersRuntime;
+        self
+    }
+
+    /// Connects to the store that `url` names. See [`Locks::connect`].
+    ///
+    /// # Errors
+    /// The URL is wrong, or the store can't be opened.
+    pub fn connect(self, url: &str) -> Result<Locks> {
+        let store = stores::open(url)?;
+        Ok(self.over(store))
+    }
+
+    /// A client over `store`.
+    pub fn over(self, store: Arc<dyn Store>) -> Locks {
+        let Self { label, observer, max_ttl, clock, place } = self;
+        let store: Arc<dyn Store> = Arc::new(Timeout::over(store));
+        let keeper = Keeper::new(Arc::clone(&store), Arc::clone(&clock), observer.clone(), place);
+        let client = Client {
+            store,
+            keeper,
+            clock,
+            label: label.unwrap_or_else(default_label),
+            max_ttl,
+            lines: Arc::default(),
+            observer,
+            closed: AtomicBool::new(false),
+        };
+        Locks { client: Arc::new(client) }
+    }
+}
+
+impl std::fmt::Debug for LocksBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocksBuilder").field("label", &self.label).field("max_ttl", &self.max_ttl).finish_non_exhaustive()
+    }
+}
+
+/// `host/pid/program`.
+fn default_label() -> Arc<str> {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = std::path::Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    format!("{host}/{}/{program}", std::process::id()).into()
+}

@@ -1,0 +1,273 @@
+//! One acquisition: trying, waiting in line, and leaving nothing behind.
+//!
+//! *Waiting* means that somebody else holds the lock; *retrying* that the store hiccuped. They have
+//! different code and different limits. Waiters of one client stand in line inside it, so that one at a
+//! time contends in the store; in the store they queue in order of arrival. Wake-ups are hints:
+//! subscribe, **then** try, then wait, with a timer that makes a lost hint cost half a second at most.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::{Applied, Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::keeper::{Cleanup, Undo, jittered};
+use crate::lease::{Attempt, Claim, Grant, HolderId, Holding, LeaseKey, Place};
+use crate::lock::{Outcome, Terms, Wait};
+use crate::locks::Client;
+use crate::name::LockName;
+use crate::store::{QUEUE_ENTRY, WakeUps};
+use crate::validity::{self, Moment};
+
+/// How often a store that hiccups is asked by somebody who doesn't wait.
+const TRIES: u32 = 3;
+
+/// How often a waiter looks at a store that wakes it. Half the life of its entry: each look renews that.
+const POLL: Duration = QUEUE_ENTRY.checked_div(2).expect("2 is not 0");
+
+/// The same for a store without wake-ups, at the most and before jitter.
+const POLL_WITHOUT_WAKE_UPS: Duration = Duration::from_millis(250);
+
+/// One attempt at a lock, under one identity. Dropped before it has ended, it is undone in the background.
+pub(crate) struct Acquisition {
+    client: Arc<Client>,
+    terms: Terms,
+    claim: Claim,
+    began: Moment,
+    /// Something of ours may be in the store: a queue entry, or a grant whose answer has not come.
+    in_store: bool,
+}
+
+/// What one try came to.
+enum Tried {
+    Granted(Guard),
+    Held(Holding),
+}
+
+impl Acquisition {
+    pub fn begin(client: &Arc<Client>, terms: Terms) -> Result<Self> {
+        client.check_open()?;
+        client.keeper.start()?;
+        let claim = Claim {
+            name: terms.name.clone(),
+            holder: HolderId::fresh(),
+            label: Arc::clone(&terms.label),
+            ttl: terms.ttl,
+            queue: None,
+        };
+        Ok(Self { began: client.clock.now(), client: Arc::clone(client), terms, claim, in_store: false })
+    }
+
+    /// Asks without waiting for anybody.
+    pub async fn once(mut self) -> Result<Outcome> {
+        let mut tries = 1;
+        loop {
+            match self.try_now().await {
+                Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
+                Ok(Tried::Held(holding)) => return Ok(Outcome::Contended(holding)),
+                Err(error) if error.is_transient() && tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(jittered(Duration::from_millis(100))).await;
+        }
+    }
+
+    /// Waits in line for as long as the terms allow.
+    pub async fn wait(mut self) -> Result<Outcome> {
+        let deadline = match self.terms.wait {
+            Wait::Forever => Moment::NEVER,
+            Wait::For(most) => self.began + most,
+        };
+        let line = Arc::clone(&self.client.lines);
+        let Some(_turn) = self.by(deadline, line.turn(&self.claim.name)).await else {
+            return self.once().await; // One of ours is before us; this says who holds it.
+        };
+        self.claim.queue = Some(Place::default());
+        let mut wake_ups: Option<WakeUps> = None;
+        let mut failing_since: Option<Moment> = None;
+        loop {
+            let pause = match self.try_now().await {
+                Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
+                Ok(Tried::Held(holding)) => {
+                    failing_since = None;
+                    self.claim.queue = Some(Place { ticket: holding.ticket });
+                    self.tell_waiting(&holding);
+                    if self.client.clock.now() >= deadline {
+                        self.leave().await;
+                        return Ok(Outcome::Contended(holding));
+                    }
+                    if wake_ups.is_none() {
+                        wake_ups = Some(self.subscribe().await);
+                        continue; // What was released before the subscription stood is seen now.
+                    }
+                    self.pause_for(&holding)
+                }
+                Err(error) => {
+                    let now = self.client.clock.now();
+                    let since = *failing_since.get_or_insert(now);
+                    if !error.is_transient() || now.since(since) >= self.terms.ttl || now >= deadline {
+                        return Err(error);
+                    }
+                    jittered(POLL)
+                }
+            };
+            self.sleep(pause, deadline, wake_ups.as_mut()).await;
+        }
+    }
+
+    /// One try; the validity of what it grants counts from before this try was sent, not from the first.
+    async fn try_now(&mut self) -> Result<Tried> {
+        let sent = self.client.clock.now();
+        let uncertain = self.in_store;
+        self.in_store = true;
+        match self.client.store.try_acquire(&self.claim).await {
+            Ok(Attempt::Granted(grant)) => self.granted(grant, sent).map(Tried::Granted),
+            Ok(Attempt::Held(holding)) => {
+                self.in_store = uncertain || self.claim.queue.is_some();
+                Ok(Tried::Held(holding))
+            }
+            Err(error) => {
+                self.in_store = uncertain || error.applied() == Applied::Maybe;
+                Err(error)
+            }
+        }
+    }
+
+    fn granted(&mut self, grant: Grant, sent: Moment) -> Result<Guard> {
+        let now = self.client.clock.now();
+        let valid_until = validity::until(sent, self.terms.ttl);
+        if now + self.terms.stop_grace >= valid_until {
+            let late = "the store's grant came so late that it is nearly over; the store or this machine is overloaded";
+            return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());
+        }
+        let hold = Arc::new(Hold::new(self.key(), grant.token, &self.terms, now, valid_until));
+        self.client.keeper.watch(Arc::clone(&hold), sent);
+        self.in_store = false;
+        self.client.observe(&Event::Acquired {
+            name: &hold.key.name,
+            holder: hold.key.holder,
+            token: hold.token,
+            waited: now.since(self.began),
+            valid_until,
+        });
+        Ok(Guard::new(Arc::clone(&self.client), hold))
+    }
+
+    async fn subscribe(&self) -> WakeUps {
+        // Without hints the poll finds it: no reason to fail.
+        self.client.store.subscribe(&self.claim.name).await.unwrap_or_else(|_| WakeUps::silent())
+    }
+
+    /// Until the holder's lease ends or the next look is due.
+    fn pause_for(&self, holding: &Holding) -> Duration {
+        let poll = if self.client.store.traits().wake_ups { POLL } else { POLL_WITHOUT_WAKE_UPS };
+        let poll = jittered(poll);
+        if holding.remaining.is_zero() {
+            return poll; // In flight, or free and another's turn: asking again at once helps nobody.
+        }
+        poll.min(holding.remaining + jittered(Duration::from_millis(5)))
+    }
+
+    async fn sleep(&self, pause: Duration, deadline: Moment, wake_ups: Option<&mut WakeUps>) {
+        let pause = pause.min(deadline.since(self.client.clock.now()));
+        match wake_ups {
+            Some(wake_ups) => tokio::select! {
+                () = wake_ups.next() => {}
+                () = tokio::time::sleep(pause) => {}
+            },
+            None => tokio::time::sleep(pause).await,
+        }
+    }
+
+    /// The output of `future`, unless the deadline comes first.
+    async fn by<T>(&self, deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
+        let left = deadline.since(self.client.clock.now());
+        tokio::time::timeout(left, future).await.ok()
+    }
+
+    fn tell_waiting(&self, holding: &Holding) {
+        let waited = self.client.clock.now().since(self.began);
+        self.client.observe(&Event::Waiting { name: &self.claim.name, holding, waited });
+    }
+
+    /// Out of the queue, now; if the store doesn't answer, in the background.
+    async fn leave(&mut self) {
+        let key = self.key();
+        if self.client.store.leave(&key).await.is_ok() {
+            self.in_store = false;
+        }
+    }
+
+    fn key(&self) -> LeaseKey {
+        LeaseKey { name: self.claim.name.clone(), holder: self.claim.holder }
+    }
+}
+
+impl Drop for Acquisition {
+    fn drop(&mut self) {
+        if self.in_store {
+            self.client.keeper.clean_up(Cleanup {
+                store: Arc::clone(&self.client.store),
+                key: self.key(),
+                what: Undo::Claim,
+                give_up_at: self.client.clock.now() + self.terms.ttl,
+            });
+        }
+    }
+}
+
+/// The lines of a client's own waiters, one for each name that is waited for.
+#[derive(Default)]
+pub(crate) struct Lines {
+    by_name: Mutex<HashMap<LockName, Line>>,
+}
+
+struct Line {
+    turn: Arc<Semaphore>,
+    standing: usize,
+}
+
+/// Being first in the client's own line. Dropping it lets the next one come.
+struct Turn {
+    _permit: OwnedSemaphorePermit,
+    _standing: Standing,
+}
+
+/// Being in the client's own line, anywhere.
+struct Standing {
+    lines: Arc<Lines>,
+    name: LockName,
+}
+
+impl Lines {
+    async fn turn(self: &Arc<Self>, name: &LockName) -> Turn {
+        let (turn, standing) = self.stand(name);
+        let permit = turn.acquire_owned().await.expect("a line is never closed");
+        Turn { _permit: permit, _standing: standing }
+    }
+
+    fn stand(self: &Arc<Self>, name: &LockName) -> (Arc<Semaphore>, Standing) {
+        let mut lines = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = lines
+            .entry(name.clone())
+            .or_insert_with(|| Line { turn: Arc::new(Semaphore::new(1)), standing: 0 });
+        line.standing += 1;
+        (Arc::clone(&line.turn), Standing { lines: Arc::clone(self), name: name.clone() })
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let mut lines = self.lines.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get_mut(&self.name) {
+            line.standing -= 1;
+            if line.standing == 0 {
+                lines.remove(&self.name);
+            }
+        }
+    }
+}
