@@ -158,6 +158,12 @@ impl LocksBuilder {
         self
     }
 
+    /// What this process does, as the last part of the default label: `host/pid/job`.
+    pub fn job(mut self, job: &str) -> Self {
+        self.label = Some(label_of(job));
+        self
+    }
+
     /// Who is told of what happens to this client's locks. Default: nobody.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -212,10 +218,14 @@ impl std::fmt::Debug for LocksBuilder {
     }
 }
 
-/// `host/pid/program`.
 fn default_label() -> Arc<str> {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let program = std::env::args_os().next().unwrap_or_default();
     let program = std::path::Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    format!("{host}/{}/{program}", std::process::id()).into()
+    label_of(&program)
+}
+
+/// `host/pid/job`.
+fn label_of(job: &str) -> Arc<str> {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    format!("{host}/{}/{job}", std::process::id()).into()
 }

@@ -145,8 +145,8 @@ impl Acquisition {
             return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());
         }
         let hold = Arc::new(Hold::new(self.key(), grant.token, &self.terms, now, valid_until));
-        self.client.keeper.watch(Arc::clone(&hold), sent);
-        self.in_store = false;
+        let guard = Guard::new(Arc::clone(&self.client), Arc::clone(&hold));
+        self.in_store = false; // From here on the guard gives it back, whatever happens.
         self.client.observe(&Event::Acquired {
             name: &hold.key.name,
             holder: hold.key.holder,
@@ -154,7 +154,9 @@ impl Acquisition {
             waited: now.since(self.began),
             valid_until,
         });
-        Ok(Guard::new(Arc::clone(&self.client), hold))
+        // After the event: whoever is told of renewals has been told of the grant before.
+        self.client.keeper.watch(hold, sent);
+        Ok(guard)
     }
 
     async fn subscribe(&self) -> WakeUps {
