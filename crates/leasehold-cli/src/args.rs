@@ -1,0 +1,534 @@
+//! The command line: what may be typed, and the help that teaches it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand};
+use leasehold::LockName;
+use leasehold::stores::hide_secrets;
+
+use crate::exit::{self, Failure};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Longer than anybody means, and far from where sums of durations overflow.
+const TEN_YEARS: Duration = Duration::from_secs(3650 * 24 * 3600);
+
+/// Run a job under a lock: on one machine at a time, however many try.
+///
+/// Put `leasehold run NAME --` in front of a command. Whoever comes first gets the lock and runs it; the others skip
+/// it. The lock is a lease that renews itself while the job runs: if the machine dies, the lock frees itself; if the
+/// lock is lost, the job is stopped before anybody else can start it.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = FIRST_STEPS, subcommand_required = true, arg_required_else_help = true)]
+#[command(max_term_width = 100, infer_long_args = false)]
+pub struct Cli {
+    /// Where the locks are.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const FIRST_STEPS: &str = "\
+Examples:
+  leasehold run nightly-backup -- /usr/local/bin/backup   run it, unless it runs already
+  leasehold run report --wait=10m -- make report          wait up to 10 minutes for the lock
+  leasehold status nightly-backup                         who holds it, and since when
+  leasehold ls                                            all locks
+  leasehold doctor                                        is the store fit for its work?
+
+Without a store being named, locks live in a SQLite file on this machine: nothing to install.
+`leasehold run --help` tells the rest: options, exit codes, what the job sees.";
+
+/// Where the locks are. Global: legal before and after the verb.
+///
+/// The variables are read in `config.rs` and not by clap, because a bad one exits with another code than a bad option.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where the locks are")]
+pub struct StoreArgs {
+    /// URL of the store, or its name in the configuration file [env: LEASEHOLD_STORE]
+    ///
+    /// For example sqlite:///var/lib/leasehold/locks.db. Without one: the configuration file's default, else a SQLite
+    /// file of this user (of the whole system, for root).
+    #[arg(long, global = true, value_name = "URL|NAME")]
+    pub store: Option<String>,
+    /// Configuration file [env: LEASEHOLD_CONFIG]
+    ///
+    /// Without it: ./leasehold.toml, else /etc/leasehold/leasehold.toml, where there is one.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Namespace of the locks [env: LEASEHOLD_NAMESPACE]
+    ///
+    /// The same name in two namespaces is two locks. Goes before the `?namespace=` of a URL; `default` without either.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a command while holding a lock
+    #[command(long_about = RUN, after_long_help = run_footer())]
+    Run(RunArgs),
+    /// Say who holds a lock
+    #[command(long_about = STATUS, after_long_help = STATUS_FOOTER)]
+    Status(StatusArgs),
+    /// List the locks that are held or waited for
+    #[command(after_long_help = LS_FOOTER)]
+    Ls(LsArgs),
+    /// End somebody else's hold of a lock
+    #[command(long_about = RELEASE, after_long_help = RELEASE_FOOTER)]
+    Release(ReleaseArgs),
+    /// Examine the store, and say what to mend
+    #[command(long_about = DOCTOR, after_long_help = DOCTOR_FOOTER)]
+    Doctor(DoctorArgs),
+    /// Print the completions for a shell
+    #[command(after_long_help = COMPLETIONS_FOOTER)]
+    Completions(CompletionsArgs),
+    /// Print a page of the manual, or write all pages
+    #[command(after_long_help = MAN_FOOTER)]
+    Man(ManArgs),
+}
+
+const RUN: &str = "\
+Run a command while holding a lock.
+
+If the lock NAME is free, this takes it, runs CMD, gives the lock back when CMD has ended and exits with CMD's exit \
+code. If another holds it, CMD is not run and the exit code is 75; with --wait it queues for the lock first.
+
+While CMD runs, the lock is renewed, however long that takes. If it can't be (the store is gone, or an operator took \
+the lock away), CMD and all that it started are told to end (TERM) and then killed (KILL), before anybody else can get \
+the lock, and the exit code is 76. Should this machine die, the lock is free again after --ttl.
+
+CMD gets stdin, stdout, stderr and signals as if it had been started without leasehold. It sees the lock in its \
+environment:
+
+  LEASEHOLD_LOCK    the lock's name
+  LEASEHOLD_HOLDER  this hold of it; another one each time
+  LEASEHOLD_TOKEN   a number that grows with each hold. Store it with what the job writes, and refuse smaller ones: \
+then even a job that was paused for too long can't overwrite the work of its successor";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  In the crontab of every machine: one of them backs up, the others skip it in silence
+    0 3 * * *  leasehold run nightly-backup --quiet --held-exit-code 0 -- /usr/local/bin/backup
+
+  Wait up to ten minutes for whoever runs it now
+    leasehold run deploy --wait=10m -- ./deploy production
+
+  A job of many hours: no need for a long --ttl, but let it clean up for 30 seconds, and end it after a day
+    leasehold run reindex --ttl 2m --kill-after 30s --max-hold 1d -- reindex --all
+
+  A job so short that a machine whose clock is late would run it again: keep the lock for a minute at least
+    leasehold run hourly-mail --at-least-for 1m -- send-mails
+
+  A script that wants to know
+    leasehold run import -- ./import; case $? in 75) echo 'runs elsewhere';; 76) echo 'was stopped';; esac";
+
+fn run_footer() -> String {
+    format!("{RUN_EXAMPLES}\n\n{}", exit::TABLE)
+}
+
+/// What `run` is given.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Name of the lock: 1 to 200 bytes, no control characters
+    #[arg(value_parser = LockName::new)]
+    pub name: LockName,
+    /// How long the lock outlives a machine that dies [1s to 1h]
+    ///
+    /// It is renewed at a third of this. Long enough for hiccups of the store to pass, short enough that you can wait
+    /// for it after a crash.
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = ttl)]
+    pub ttl: Duration,
+    /// Wait for the lock; for ever, or for this long (--wait=DUR)
+    ///
+    /// Who waits stands in a queue, first come, first served. Without this, a lock that is held is not waited for.
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = duration)]
+    pub wait: Option<Option<Duration>>,
+    /// Keep the lock for this long at least, even if the job is done sooner [at most 1d]
+    ///
+    /// Counted from when the lock was got. The command itself does not wait for it. For short jobs on several machines,
+    /// whose clocks always differ a little.
+    #[arg(long, value_name = "DUR", value_parser = minimum_hold)]
+    pub at_least_for: Option<Duration>,
+    /// End the job if it takes longer than this
+    ///
+    /// Exits with 76, as at a loss of the lock. Without it, a job that hangs keeps its lock for ever.
+    #[arg(long, value_name = "DUR", value_parser = some_time)]
+    pub max_hold: Option<Duration>,
+    /// How long a job that is told to end (TERM) may take before it is killed (KILL)
+    /// [default: a third of --ttl, at most 10s]
+    ///
+    /// Half of --ttl at most: all of it must be over before the lock ends.
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    kill_after: Option<Duration>,
+    /// Hold the lock until everything that the job started has ended
+    ///
+    /// Without this, what a job leaves in the background when it exits is left alone, and runs without the lock.
+    #[arg(long)]
+    pub wait_group: bool,
+    /// Exit code for "another holds the lock"; 0 to make a skip a success
+    #[arg(long, value_name = "N", default_value = "75", value_parser = exit_code)]
+    pub held_exit_code: u8,
+    /// Tell on stderr what happens, and where the locks are
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Say nothing about a lock that is held, only exit; errors and losses are still told
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The command to run, and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// How long after TERM the KILL comes: what was asked for, else min(10 s, ttl/3).
+    pub fn kill_after(&self) -> Duration {
+        self.kill_after.unwrap_or((self.ttl / 3).min(10 * SECOND))
+    }
+
+    /// The rules that concern more than one option.
+    fn check(&self) -> Result<(), Failure> {
+        match self.kill_after {
+            Some(grace) if grace > self.ttl / 2 => Err(Failure::new(
+                exit::USAGE,
+                format!(
+                    "--kill-after {grace:?} is more than half of --ttl {:?}: the job could outlive the lock; \
+                     lower --kill-after, or raise --ttl to {:?}",
+                    self.ttl,
+                    grace.saturating_mul(2)
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+const STATUS: &str = "\
+Say who holds a lock, since when, and until when if it is not renewed.
+
+Exits with 0 whether the lock is held or free: both are answers. A script reads --json.";
+
+const STATUS_FOOTER: &str = "\
+Examples:
+  leasehold status nightly-backup
+  leasehold status nightly-backup --json | jq -r .state
+
+In JSON: `state` is `free`, `held`, or `kept` (nobody holds it, but a minimum hold runs out or the first waiter is
+about to get it); `token` is text, since it may need 63 bits; times are milliseconds.";
+
+/// What `status` is given.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Name of the lock
+    #[arg(value_parser = LockName::new)]
+    pub name: LockName,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const LS_FOOTER: &str = "\
+Examples:
+  leasehold ls
+  leasehold ls --json | jq -r '.[] | select(.waiting > 0) | .name'
+
+In JSON: an array of what `status --json` says about one.";
+
+/// What `ls` is given.
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const RELEASE: &str = "\
+End somebody else's hold of a lock.
+
+Without --force or --now this only says who holds the lock, and exits with 75. A lock that is free needs no release: \
+that is said, and the exit code is 0.";
+
+const RELEASE_FOOTER: &str = "\
+Examples:
+  leasehold release nightly-backup            who would be hit?
+  leasehold release nightly-backup --force    the safe way: the holder stops its job first
+  leasehold release nightly-backup --now      the holder's machine is known to be dead";
+
+/// What `release` is given.
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// Name of the lock
+    #[arg(value_parser = LockName::new)]
+    pub name: LockName,
+    /// Revoke it: safe, takes up to the TTL
+    ///
+    /// The lock is not renewed any more. Its holder is told at its next renewal, stops its job and releases the lock;
+    /// if it can't, the lock ends with its TTL. Nobody else gets it before.
+    #[arg(long)]
+    pub force: bool,
+    /// Free it at once: TWO JOBS MAY RUN until the old holder notices
+    ///
+    /// The old holder learns of it at its next renewal and stops its job then. For a holder that is known to be dead.
+    #[arg(long)]
+    pub now: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const DOCTOR: &str = "\
+Examine the store, and say what to mend.
+
+Exits with 0 if the store can be relied on, be it with warnings; with 78 if there is a problem; with 69 or 77 if the \
+store can't be reached or denies access.";
+
+const DOCTOR_FOOTER: &str = "\
+Examples:
+  leasehold doctor
+  leasehold doctor --store sqlite:///var/lib/leasehold/locks.db
+  leasehold doctor --json | jq -e 'all(.findings[]; .severity == \"fine\")'     no warnings either";
+
+/// What `doctor` is given.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const COMPLETIONS_FOOTER: &str = "\
+Examples:
+  leasehold completions bash > /etc/bash_completion.d/leasehold
+  leasehold completions zsh > /usr/local/share/zsh/site-functions/_leasehold
+  leasehold completions fish > ~/.config/fish/completions/leasehold.fish";
+
+/// What `completions` is given.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+const MAN_FOOTER: &str = "\
+Examples:
+  leasehold man run | man -l -
+  leasehold man --dir /usr/local/share/man/man1";
+
+/// What `man` is given.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The verb whose page to print; without one, the page of leasehold itself
+    pub verb: Option<String>,
+    /// Write all pages into this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+    pub dir: Option<PathBuf>,
+}
+
+/// Reads the command line. Help and version, where they are asked for, end the process here.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse() -> Result<Cli, Failure> {
+    let cli = Cli::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            std::process::exit(exit::USAGE)
+        }
+        _ => explain(&error),
+    })?;
+    if let Verb::Run(run) = &cli.verb {
+        run.check()?;
+    }
+    Ok(cli)
+}
+
+/// One clear message out of clap's: our own rule where one was broken, and no secret that was typed.
+fn explain(error: &clap::Error) -> Failure {
+    let rule = (error.kind() == ErrorKind::ValueValidation).then(|| broken_rule(error)).flatten();
+    let message = rule.unwrap_or_else(|| error.render().to_string());
+    Failure::new(exit::USAGE, without_secrets(message.trim().trim_start_matches("error: ")))
+}
+
+/// `--ttl <DUR>: 5 has no unit…`. Clap would show the value as it is, control characters included.
+fn broken_rule(error: &clap::Error) -> Option<String> {
+    let rule = std::error::Error::source(error)?;
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) if argument.starts_with('-') => Some(format!("{argument}: {rule}")),
+        _ => Some(rule.to_string()),
+    }
+}
+
+fn without_secrets(message: &str) -> String {
+    std::env::args_os()
+        .filter_map(|argument| argument.into_string().ok())
+        .filter(|argument| argument.contains("://"))
+        .fold(message.to_owned(), |shown, argument| shown.replace(&argument, &hide_secrets(&argument)))
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    within(text, SECOND..=HOUR, "1s to 1h")
+}
+
+fn minimum_hold(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO..=DAY, "at most 1d")
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(1)..=TEN_YEARS, "more than nothing")
+}
+
+fn within(text: &str, legal: std::ops::RangeInclusive<Duration>, rule: &str) -> Result<Duration, String> {
+    let given = duration(text)?;
+    legal.contains(&given).then_some(given).ok_or_else(|| format!("{text} is out of bounds; give {rule}"))
+}
+
+/// Reads a duration as people write it: `500ms`, `90s`, `1h30m`, `1d`.
+///
+/// By hand: a day is 24 hours here, which libraries of dates rightly refuse to say.
+fn duration(text: &str) -> Result<Duration, String> {
+    let malformed = || format!("{text:?} is no duration; write for example 90s, 1h30m, 500ms or 1d");
+    let mut rest = text;
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let (number, after) = split_where(rest, |c| !c.is_ascii_digit());
+        let (unit, after) = split_where(after, |c| c.is_ascii_digit());
+        let number: u64 = number.parse().map_err(|_| malformed())?;
+        sum = milliseconds(unit)
+            .ok_or_else(|| if unit.is_empty() { without_unit(text) } else { malformed() })?
+            .checked_mul(number)
+            .and_then(|ms| sum.checked_add(Duration::from_millis(ms)))
+            .filter(|sum| *sum <= TEN_YEARS)
+            .ok_or_else(|| format!("{text} is out of bounds; give at most 3650d"))?;
+        rest = after;
+    }
+    if text.is_empty() { Err(malformed()) } else { Ok(sum) }
+}
+
+fn split_where(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(is_end).unwrap_or(text.len()))
+}
+
+fn milliseconds(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    })
+}
+
+fn without_unit(text: &str) -> String {
+    format!("{text} has no unit at its end; write {text}s for seconds (ms, s, m, h and d are known)")
+}
+
+fn exit_code(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| format!("{text:?} is no exit code; give a number from 0 to 255"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("90s", 90_000),
+            ("2m", 120_000),
+            ("1h30m", 5_400_000),
+            ("1d", 86_400_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("0s", 0),
+            ("3650d", 315_360_000_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused_with_a_hint() {
+        for (text, hint) in [
+            ("30", "write 30s for seconds"),
+            ("0", "write 0s"),
+            ("1h30", "no unit at its end"),
+            ("", "for example 90s"),
+            ("s", "for example 90s"),
+            ("-5s", "for example 90s"),
+            ("1.5h", "for example 90s"),
+            ("5 s", "for example 90s"),
+            ("5S", "for example 90s"),
+            ("5w", "for example 90s"),
+            ("5s\u{1b}[2J", "for example 90s"),
+            ("٣s", "for example 90s"),
+            ("3651d", "at most 3650d"),
+            ("99999999999999999h", "at most 3650d"),
+            ("99999999999999999999h", "for example 90s"),
+        ] {
+            let error = duration(text).unwrap_err();
+            assert!(error.contains(hint) && !error.contains('\u{1b}'), "{text}: {error}");
+        }
+    }
+
+    fn run(options: &[&str]) -> Result<RunArgs, Failure> {
+        let words = ["leasehold", "run", "a"].iter().chain(options).chain(&["--", "true"]);
+        match Cli::try_parse_from(words).map_err(|error| explain(&error))?.verb {
+            Verb::Run(run) => run.check().map(|()| run),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn run_has_its_defaults() {
+        let run = run(&[]).unwrap();
+        assert_eq!((run.ttl, run.kill_after(), run.held_exit_code), (30 * SECOND, 10 * SECOND, 75));
+        assert_eq!((run.wait, run.at_least_for, run.max_hold), (None, None, None));
+    }
+
+    #[test]
+    fn the_grace_follows_the_ttl() {
+        assert_eq!(run(&["--ttl", "3s"]).unwrap().kill_after(), SECOND);
+        assert_eq!(run(&["--ttl", "1h"]).unwrap().kill_after(), 10 * SECOND);
+        assert_eq!(run(&["--ttl", "4s", "--kill-after", "2s"]).unwrap().kill_after(), 2 * SECOND);
+        let refused = run(&["--ttl", "4s", "--kill-after", "2001ms"]).unwrap_err();
+        assert!(refused.code == 64 && refused.message.contains("--ttl to 4.002s"), "{refused:?}");
+    }
+
+    #[test]
+    fn wait_takes_its_duration_only_with_an_equals_sign() {
+        assert_eq!(run(&["--wait"]).unwrap().wait, Some(None));
+        assert_eq!(run(&["--wait=10m"]).unwrap().wait, Some(Some(600 * SECOND)));
+        assert_eq!(run(&["--wait=0s"]).unwrap().wait, Some(Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn the_command_is_taken_as_it_is() {
+        for words in [
+            ["leasehold", "run", "a", "echo", "--ttl", "x"].as_slice(),
+            &["leasehold", "run", "a", "--", "echo", "--ttl", "x"],
+            &["leasehold", "run", "--ttl", "5s", "a", "--wait", "--", "echo", "--ttl", "x"],
+        ] {
+            let Verb::Run(run) = Cli::try_parse_from(words).unwrap().verb else { panic!() };
+            assert_eq!(run.command, ["echo", "--ttl", "x"], "{words:?}");
+        }
+        // A misspelt option is none of the command's.
+        assert!(Cli::try_parse_from(["leasehold", "run", "a", "--tll", "5s", "--", "true"]).is_err());
+    }
+}
