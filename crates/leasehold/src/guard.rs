@@ -33,7 +33,6 @@ pub struct Guard {
 
 /// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
 pub enum Released {
     /// The lock was ours until now.
     InTime,

@@ -1,0 +1,176 @@
+//! The keeper as it is: on its own thread, in real time, whatever the caller's runtime does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::stores::Memory;
+use leasehold::{Event, Guard, Lock, Locks, Outcome, Released, Store};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn store() -> Arc<dyn Store> {
+    Arc::new(Memory::default())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn acquired(lock: &Lock) -> Guard {
+    lock.try_acquire().await.unwrap().guard().expect("the lock is free")
+}
+
+/// Polls until it is so. Far longer than it should take: a loaded machine must not fail it.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < 20 * SECOND, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_free(store: &Arc<dyn Store>, name: &str) -> bool {
+    let name = leasehold::LockName::new(name).unwrap();
+    runtime().block_on(store.inspect(&name)).unwrap().is_none()
+}
+
+#[test]
+fn a_job_that_blocks_its_runtime_for_four_ttls_keeps_its_lock() {
+    let store = store();
+    let ours = Locks::over(Arc::clone(&store));
+    runtime().block_on(async {
+        let guard = acquired(&ours.lock("job").ttl(SECOND)).await;
+        let others = std::thread::spawn(move || {
+            let others = Locks::over(store);
+            let end = Instant::now() + 4 * SECOND;
+            while Instant::now() < end {
+                let outcome = runtime().block_on(others.lock("job").ttl(SECOND).try_acquire()).unwrap();
+                assert!(matches!(outcome, Outcome::Contended(_)), "never ours while it is held");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        std::thread::sleep(4 * SECOND); // The job: it never yields.
+        assert!(guard.is_valid() && guard.loss().is_none());
+        others.join().unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    });
+}
+
+#[test]
+fn b11_a_guard_may_be_dropped_on_a_thread_without_a_runtime() {
+    let store = store();
+    let locks = Locks::over(Arc::clone(&store));
+    let guard = runtime().block_on(acquired(&locks.lock("job")));
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    eventually("free at once", || is_free(&store, "job"));
+}
+
+#[test]
+fn b11_a_guard_may_be_dropped_while_its_runtime_shuts_down() {
+    let store = store();
+    let locks = Locks::over(Arc::clone(&store));
+    let runtime = runtime();
+    let (held, is_held) = std::sync::mpsc::channel();
+    runtime.spawn({
+        let lock = locks.lock("job");
+        async move {
+            let _guard = acquired(&lock).await;
+            held.send(()).unwrap();
+            std::future::pending::<()>().await;
+        }
+    });
+    runtime.block_on(async {
+        while is_held.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+    drop(runtime); // Drops the task, and so the guard.
+    eventually("free at once", || is_free(&store, "job"));
+}
+
+#[test]
+fn b11_a_guard_may_be_dropped_by_a_panic() {
+    let store = store();
+    let locks = Locks::over(Arc::clone(&store));
+    let panicked = std::thread::spawn(move || {
+        let _guard = runtime().block_on(acquired(&locks.lock("job")));
+        panic!("as the test wants it");
+    });
+    assert!(panicked.join().is_err());
+    eventually("free at once", || is_free(&store, "job"));
+}
+
+#[test]
+fn b10_a_client_that_is_gone_still_cleans_up() {
+    let store = store();
+    let locks = Locks::over(Arc::clone(&store));
+    let guard = runtime().block_on(acquired(&locks.lock("job")));
+    drop(locks);
+    drop(guard);
+    eventually("free at once", || is_free(&store, "job"));
+}
+
+#[test]
+fn ten_thousand_leases_cost_no_thread_and_are_renewed_in_batches() {
+    const LEASES: usize = 10_000;
+    let renewed = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&renewed);
+    let observer = move |event: &Event<'_>| {
+        if let Event::Renewed { .. } = event {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let locks = Locks::builder().observer(observer).over(store());
+    let guards = runtime().block_on(async {
+        let first = acquired(&locks.lock("first").ttl(3 * SECOND)).await;
+        let threads = threads();
+        let mut guards = vec![first];
+        for i in 1..LEASES {
+            guards.push(acquired(&locks.lock(&format!("job-{i}")).ttl(3 * SECOND)).await);
+        }
+        assert_eq!(self::threads(), threads, "no thread for a lease");
+        guards
+    });
+    eventually("all are renewed twice", || renewed.load(Ordering::Relaxed) >= 2 * LEASES);
+    assert!(guards.iter().all(|guard| guard.is_valid() && guard.loss().is_none()));
+}
+
+/// Threads of this process that are the keeper's: the test runner has threads of its own.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with("leasehold"))
+        .count()
+}
+
+#[test]
+fn c01_no_renewal_outlives_its_guard() {
+    let store = store();
+    let locks = Locks::over(Arc::clone(&store));
+    runtime().block_on(async {
+        for i in 0..2_000 {
+            let guard = acquired(&locks.lock("job").ttl(SECOND)).await;
+            if i % 2 == 0 {
+                guard.release().await.unwrap();
+            } else {
+                drop(guard);
+                locks_are_free(&locks).await;
+            }
+        }
+    });
+    eventually("free", || is_free(&store, "job"));
+    // Three TTLs later nothing has come back.
+    let end = Instant::now() + 3 * SECOND;
+    while Instant::now() < end {
+        assert!(is_free(&store, "job"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+async fn locks_are_free(locks: &Locks) {
+    while locks.inspect("job").await.unwrap().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
