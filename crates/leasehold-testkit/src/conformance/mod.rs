@@ -1,0 +1,199 @@
+//! The contract of [`Store`] as cases that any store, layer or composite has to pass.
+//!
+//! Each case is an async function over a `&dyn Store` that panics if the contract is broken. They use names of
+//! their own, so many may run against one store at the same time. [`conformance!`](crate::conformance!) makes a
+//! test of each:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use leasehold::Store;
+//! use leasehold::stores::Memory;
+//!
+//! fn memory() -> Arc<dyn Store> {
+//!     Arc::new(Memory::default())
+//! }
+//!
+//! // Tests called `mine::exclusive`, `mine::tokens_grow_over_releases` and so on.
+//! leasehold_testkit::conformance!(mine, memory());
+//! ```
+//!
+//! A case needs no more time than the store's smallest TTL and the life of a waiter's entry ask for; against a store
+//! whose clock is [`PausedClock`](crate::PausedClock) it needs none.
+
+mod grants;
+mod handles;
+mod lapses;
+mod names;
+mod operators;
+mod queue;
+mod scene;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::Store;
+
+pub use grants::*;
+pub use handles::*;
+pub use lapses::*;
+pub use names::*;
+pub use operators::*;
+pub use queue::*;
+
+/// A store that hangs fails its case after this.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A store under test, and what must live as long as it.
+pub struct Subject {
+    store: Arc<dyn Store>,
+    other_namespace: Option<Arc<dyn Store>>,
+    _kept: Vec<Box<dyn Any>>,
+}
+
+impl Subject {
+    /// `store`, under test.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, other_namespace: None, _kept: Vec::new() }
+    }
+
+    /// The same store seen through another namespace; without, [`namespaces_are_apart`] checks nothing.
+    #[must_use]
+    pub fn other_namespace(mut self, store: Arc<dyn Store>) -> Self {
+        self.other_namespace = Some(store);
+        self
+    }
+
+    /// Keeps a value until the case is over: a temporary directory, a server.
+    #[must_use]
+    pub fn keeping(mut self, value: impl Any) -> Self {
+        self._kept.push(Box::new(value));
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Checks that its namespaces are apart, if it was given two.
+    pub async fn check_namespaces(&self) {
+        if let Some(other) = &self.other_namespace {
+            namespaces_are_apart(self.store(), &**other).await;
+        }
+    }
+}
+
+impl From<Arc<dyn Store>> for Subject {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self::new(store)
+    }
+}
+
+/// Runs one case in real time, on a runtime with several threads.
+pub fn run(make: impl Future<Output = Subject>, case: impl AsyncFnOnce(&Subject)) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    run_on(runtime.worker_threads(2), make, case);
+}
+
+/// Runs one case in paused time: sleeping takes none.
+pub fn run_paused(make: impl Future<Output = Subject>, case: impl AsyncFnOnce(&Subject)) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    run_on(runtime.start_paused(true), make, case);
+}
+
+fn run_on(
+    runtime: &mut tokio::runtime::Builder,
+    make: impl Future<Output = Subject>,
+    case: impl AsyncFnOnce(&Subject),
+) {
+    runtime.enable_all().build().expect("a runtime can be built").block_on(async {
+        let subject = make.await;
+        tokio::time::timeout(LIMIT, case(&subject)).await.expect("the store answers everything in time");
+    });
+}
+
+/// Makes one test of each case of the [conformance suite](crate::conformance): `conformance!(name, store)`.
+///
+/// `store` is an expression for an `Arc<dyn Store>` or a [`Subject`](crate::conformance::Subject); it is evaluated
+/// for each test, on the runtime of that test, and may `await`. `conformance!(name, paused, store)` runs the
+/// cases in Tokio's paused time: for a store whose clock is [`PausedClock`](crate::PausedClock).
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use leasehold::Store;
+/// # use leasehold::stores::Memory;
+/// # use leasehold_testkit::PausedClock;
+/// fn paused() -> Arc<dyn Store> {
+///     Arc::new(Memory::new(Arc::new(PausedClock::start())))
+/// }
+///
+/// leasehold_testkit::conformance!(mine, paused, paused());
+/// ```
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, paused, $store:expr) => {
+        $crate::conformance!(@all $name, run_paused, $store);
+    };
+    ($name:ident, $store:expr) => {
+        $crate::conformance!(@all $name, run, $store);
+    };
+    (@all $name:ident, $run:ident, $store:expr) => {
+        $crate::conformance!(@tests $name, $run, $store,
+            // grants
+            exclusive contention_says_who tokens_grow_over_releases tokens_grow_over_expiry
+            tokens_grow_over_revocation tokens_grow_for_a_returning_holder renewals_keep_the_token
+            a_renewed_lease_lives_on a_renewal_never_cuts_a_lease the_same_claim_gets_the_same_token
+            the_same_claim_moves_the_end the_same_claim_never_cuts_the_lease
+            // lapses
+            a_lease_ends_after_its_ttl an_expired_lease_is_gone_though_nobody_took_it renewal_never_acquires
+            a_past_holders_renewal_is_harmless a_past_holders_release_is_harmless
+            a_release_without_a_lease_is_harmless
+            // names
+            different_names_are_different_locks long_names_are_told_apart
+            // queue
+            first_come_first_served contention_says_how_many_are_ahead a_stranger_does_not_overtake
+            a_waiter_counts_until_its_entry_ends a_dead_waiter_is_skipped a_waiter_comes_back_at_its_old_place
+            asking_again_keeps_the_place a_holder_does_not_queue a_waiter_gets_what_ran_out
+            leaving_gives_up_the_place leaving_releases_a_grant leaving_by_a_stranger_is_harmless
+            a_release_rings a_revocation_rings leaving_with_a_grant_rings subscriptions_come_and_go
+            // operators
+            a_minimum_hold_keeps_the_name a_minimum_hold_ends revoked_gently_it_is_not_renewed
+            revoked_gently_it_is_not_granted_again revoked_gently_it_ends_with_its_ttl revoked_now_it_is_free
+            revoking_nobody_is_harmless a_look_says_who the_list_is_in_order traits_make_sense
+            a_diagnosis_finds_no_problem
+            // handles
+            a_batch_answers_each_in_order a_batch_may_have_a_name_twice the_keeper_sees_the_same_store
+            a_given_up_claim_is_undone_by_a_release a_given_up_waiter_is_undone_by_leaving
+            one_of_many_is_granted a_crowd_takes_turns
+        );
+    };
+    (@tests $name:ident, $run:ident, $store:expr, $($case:ident)*) => {
+        #[cfg(test)]
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $(
+                #[test]
+                fn $case() {
+                    $crate::conformance::$run(
+                        async { $crate::conformance::Subject::from($store) },
+                        async |subject: &$crate::conformance::Subject| {
+                            $crate::conformance::$case(subject.store()).await;
+                        },
+                    );
+                }
+            )*
+
+            #[test]
+            fn namespaces_are_apart() {
+                $crate::conformance::$run(
+                    async { $crate::conformance::Subject::from($store) },
+                    async |subject: &$crate::conformance::Subject| subject.check_namespaces().await,
+                );
+            }
+        }
+    };
+}
