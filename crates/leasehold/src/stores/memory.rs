@@ -9,9 +9,7 @@ use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{
-    Attempt, Claim, Ended, FencingToken, Grant, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
-};
+use crate::lease::{Attempt, Claim, Ended, FencingToken, Grant, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{QUEUE_ENTRY, Store, Traits, WakeUps};
 use crate::validity::{BootClock, Clock, Moment};
@@ -266,9 +264,7 @@ impl Store for Memory {
     }
 
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
-        Box::pin(async move {
-            Ok(self.with(&lease.name, |entry, now| entry.release(lease.holder, how.keep_for, now)))
-        })
+        Box::pin(async move { Ok(self.with(&lease.name, |entry, now| entry.release(lease.holder, how.keep_for, now))) })
     }
 
     fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
@@ -281,9 +277,10 @@ impl Store for Memory {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async {
-            Ok(self.with_all(|names, now| {
+            let shown = |names: &mut BTreeMap<LockName, Entry>, now| {
                 names.iter_mut().filter_map(|(name, entry)| entry.shown(name, now)).collect()
-            }))
+            };
+            Ok(self.with_all(shown))
         })
     }
 
