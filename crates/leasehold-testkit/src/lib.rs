@@ -1,11 +1,18 @@
-//! What it takes to trust a Leasehold store: the contract as tests, faults on cue, and a judge of what happened.
+//! What it takes to trust a Leasehold store: its contract as tests, faults on cue, and a judge of what happened.
 //!
-//! | module | for |
+//! | part | for |
 //! |---|---|
-//! | [`conformance`] | the contract of [`Store`](leasehold::Store), a test for each line; [`conformance!`] runs it over a store of yours |
-//! | [`PausedClock`] | leases that end without waiting |
+//! | [`conformance`] | the contract of [`Store`](leasehold::Store), a test for each line; [`conformance!`] runs them over a store of yours |
+//! | [`Faulty`] | a store whose requests and replies are lost, late or refused as a test says |
+//! | [`PausedClock`] | leases that end without anybody waiting for it |
+//! | [`history`] | what many processes say they held, and whether it can be true |
+//! | [`process`] | tests with several processes, killed and stopped |
 
 mod clock;
 pub mod conformance;
+mod faulty;
+pub mod history;
+pub mod process;
 
 pub use clock::PausedClock;
+pub use faulty::{Fault, Faults, Faulty, Operation};
