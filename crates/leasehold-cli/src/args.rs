@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use leasehold::LockName;
 use leasehold::stores::hide_secrets;
 
@@ -17,14 +17,10 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Longer than anybody means, and far from where sums of durations overflow.
 const TEN_YEARS: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-/// Run a job under a lock: on one machine at a time, however many try.
-///
-/// Put `leasehold run NAME --` in front of a command. Whoever comes first gets the lock and runs it; the others skip
-/// it. The lock is a lease that renews itself while the job runs: if the machine dies, the lock frees itself; if the
-/// lock is lost, the job is stopped before anybody else can start it.
+/// Run a job under a lock: one at a time, however many try
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_help = FIRST_STEPS, subcommand_required = true, arg_required_else_help = true)]
-#[command(max_term_width = 100, infer_long_args = false)]
+#[command(name = "leasehold", version, max_term_width = 100, help_template = template(), after_help = FIRST_STEPS)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
     /// Where the locks are.
     #[command(flatten)]
@@ -34,16 +30,30 @@ pub struct Cli {
     pub verb: Verb,
 }
 
+/// What all this is about; the description in the manual, too.
+pub const ABOUT: &str = "\
+Put `leasehold run NAME --` in front of a command. Whoever comes first gets the
+lock and runs it; the others skip it, or wait. The lock is a lease that renews
+itself while the job runs: should the machine die, it frees itself; should it be
+lost, the job is stopped before anybody else can get it.";
+
+/// Not `long_about`: with one, clap takes two lines and more for each option, and the page no more fits a screen.
+fn template() -> String {
+    format!("{{about}}\n\n{ABOUT}\n\n{{usage-heading}} {{usage}}\n\n{{all-args}}{{after-help}}")
+}
+
 const FIRST_STEPS: &str = "\
 Examples:
-  leasehold run nightly-backup -- /usr/local/bin/backup   run it, unless it runs already
-  leasehold run report --wait=10m -- make report          wait up to 10 minutes for the lock
-  leasehold status nightly-backup                         who holds it, and since when
-  leasehold ls                                            all locks
-  leasehold doctor                                        is the store fit for its work?
+  leasehold run backup -- ./backup.sh              run it, unless it runs already
+  leasehold run report --wait=10m -- make report   wait up to 10 minutes for it
+  leasehold status backup                          who holds it, and since when?
+  leasehold ls                                     all locks
+  leasehold doctor                                 is the store fit for its work?
 
-Without a store being named, locks live in a SQLite file on this machine: nothing to install.
-`leasehold run --help` tells the rest: options, exit codes, what the job sees.";
+Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
+of ./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this
+user (as root: of this machine), so that there is nothing to install.
+`leasehold run --help` tells the rest, exit codes included.";
 
 /// Where the locks are. Global: legal before and after the verb.
 ///
@@ -51,20 +61,13 @@ Without a store being named, locks live in a SQLite file on this machine: nothin
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where the locks are")]
 pub struct StoreArgs {
-    /// URL of the store, or its name in the configuration file [env: LEASEHOLD_STORE]
-    ///
-    /// For example sqlite:///var/lib/leasehold/locks.db. Without one: the configuration file's default, else a SQLite
-    /// file of this user (of the whole system, for root).
+    /// URL of the store, or its name in the configuration [env: LEASEHOLD_STORE]
     #[arg(long, global = true, value_name = "URL|NAME")]
     pub store: Option<String>,
     /// Configuration file [env: LEASEHOLD_CONFIG]
-    ///
-    /// Without it: ./leasehold.toml, else /etc/leasehold/leasehold.toml, where there is one.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// Namespace of the locks [env: LEASEHOLD_NAMESPACE]
-    ///
-    /// The same name in two namespaces is two locks. Goes before the `?namespace=` of a URL; `default` without either.
+    /// Namespace of the locks' names [env: LEASEHOLD_NAMESPACE]
     #[arg(long, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
 }
@@ -74,6 +77,7 @@ pub struct StoreArgs {
 pub enum Verb {
     /// Run a command while holding a lock
     #[command(long_about = RUN, after_long_help = run_footer())]
+    #[command(override_usage = "leasehold run [OPTIONS] <NAME> -- <CMD> [ARGS]...")]
     Run(RunArgs),
     /// Say who holds a lock
     #[command(long_about = STATUS, after_long_help = STATUS_FOOTER)]
@@ -110,25 +114,28 @@ environment:
 
   LEASEHOLD_LOCK    the lock's name
   LEASEHOLD_HOLDER  this hold of it; another one each time
-  LEASEHOLD_TOKEN   a number that grows with each hold. Store it with what the job writes, and refuse smaller ones: \
-then even a job that was paused for too long can't overwrite the work of its successor";
+  LEASEHOLD_TOKEN   a number that grows with each hold
+
+Store the token with what the job writes, and refuse smaller ones: then even a job that was paused for too long can't \
+overwrite the work of its successor.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  In the crontab of every machine: one of them backs up, the others skip it in silence
-    0 3 * * *  leasehold run nightly-backup --quiet --held-exit-code 0 -- /usr/local/bin/backup
+  From cron: if the last one still runs, this one is skipped
+    0 3 * * *  leasehold run backup -q --held-exit-code 0 -- /opt/backup.sh
 
   Wait up to ten minutes for whoever runs it now
     leasehold run deploy --wait=10m -- ./deploy production
 
-  A job of many hours: no need for a long --ttl, but let it clean up for 30 seconds, and end it after a day
-    leasehold run reindex --ttl 2m --kill-after 30s --max-hold 1d -- reindex --all
+  Many hours need no long --ttl. Half a minute to clean up; a day at most
+    leasehold run reindex --ttl 2m --kill-after 30s --max-hold 1d -- reindex
 
-  A job so short that a machine whose clock is late would run it again: keep the lock for a minute at least
+  So short that another, started a moment later, would run it once more
     leasehold run hourly-mail --at-least-for 1m -- send-mails
 
   A script that wants to know
-    leasehold run import -- ./import; case $? in 75) echo 'runs elsewhere';; 76) echo 'was stopped';; esac";
+    leasehold run import -- ./import
+    case $? in 75) echo 'it runs elsewhere';; 76) echo 'it was stopped';; esac";
 
 fn run_footer() -> String {
     format!("{RUN_EXAMPLES}\n\n{}", exit::TABLE)
@@ -162,10 +169,11 @@ pub struct RunArgs {
     /// Exits with 76, as at a loss of the lock. Without it, a job that hangs keeps its lock for ever.
     #[arg(long, value_name = "DUR", value_parser = some_time)]
     pub max_hold: Option<Duration>,
-    /// How long a job that is told to end (TERM) may take before it is killed (KILL)
-    /// [default: a third of --ttl, at most 10s]
+    /// How long a job that was told to end (TERM) may take before it is killed (KILL)
     ///
-    /// Half of --ttl at most: all of it must be over before the lock ends.
+    /// At most half of --ttl, since all of it must be over before the lock ends.
+    ///
+    /// [default: a third of --ttl, at most 10s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     kill_after: Option<Duration>,
     /// Hold the lock until everything that the job started has ended
@@ -183,7 +191,7 @@ pub struct RunArgs {
     #[arg(short, long)]
     pub quiet: bool,
     /// The command to run, and its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
 
@@ -195,18 +203,25 @@ impl RunArgs {
 
     /// The rules that concern more than one option.
     fn check(&self) -> Result<(), Failure> {
-        match self.kill_after {
-            Some(grace) if grace > self.ttl / 2 => Err(Failure::new(
-                exit::USAGE,
-                format!(
-                    "--kill-after {grace:?} is more than half of --ttl {:?}: the job could outlive the lock; \
-                     lower --kill-after, or raise --ttl to {:?}",
-                    self.ttl,
-                    grace.saturating_mul(2)
-                ),
-            )),
-            _ => Ok(()),
-        }
+        let broken = self.too_late_a_kill().or_else(|| self.wait_without_equals_sign());
+        broken.map_or(Ok(()), |rule| Err(Failure::new(exit::USAGE, rule)))
+    }
+
+    fn too_late_a_kill(&self) -> Option<String> {
+        let grace = self.kill_after.filter(|grace| *grace > self.ttl / 2)?;
+        Some(format!(
+            "--kill-after {grace:?} is more than half of --ttl {:?}: the job could outlive the lock; lower --kill-after, \
+             or raise --ttl to {:?}",
+            self.ttl,
+            grace.saturating_mul(2)
+        ))
+    }
+
+    /// `--wait 5s make` would wait for ever and then run `5s`.
+    fn wait_without_equals_sign(&self) -> Option<String> {
+        let first = self.command.first()?.to_str()?;
+        let mistaken = self.wait == Some(None) && duration(first).is_ok();
+        mistaken.then(|| format!("{first} would be the command to run; to wait for so long, write --wait={first}"))
     }
 }
 
@@ -328,7 +343,7 @@ pub struct ManArgs {
     /// The verb whose page to print; without one, the page of leasehold itself
     pub verb: Option<String>,
     /// Write all pages into this directory instead
-    #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+    #[arg(long, value_name = "DIR", conflicts_with = "verb", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
 }
 
@@ -516,6 +531,8 @@ mod tests {
         assert_eq!(run(&["--wait"]).unwrap().wait, Some(None));
         assert_eq!(run(&["--wait=10m"]).unwrap().wait, Some(Some(600 * SECOND)));
         assert_eq!(run(&["--wait=0s"]).unwrap().wait, Some(Some(Duration::ZERO)));
+        let refused = run(&["--wait", "5s"]).unwrap_err();
+        assert!(refused.code == 64 && refused.message.contains("--wait=5s"), "{refused:?}");
     }
 
     #[test]

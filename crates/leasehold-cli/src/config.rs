@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use leasehold::layers::Timeout;
 use leasehold::stores::{self, hide_secrets};
 use leasehold::{ErrorKind, Namespace, Store};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::args::StoreArgs;
 use crate::exit::{self, Failure};
@@ -51,7 +52,7 @@ impl fmt::Display for Origin {
             Origin::CommandLine => f.write_str("--store"),
             Origin::Environment => f.write_str(STORE),
             Origin::File(path) => write!(f, "{}", path.display()),
-            Origin::Default => f.write_str("the default"),
+            Origin::Default => f.write_str("default"),
         }
     }
 }
@@ -92,7 +93,12 @@ impl Config {
 
     /// The URL for people: with the path of the default file, without secrets.
     pub fn shown(&self) -> String {
-        hide_secrets(&self.url)
+        match self.url.strip_prefix("sqlite:") {
+            Some(rest) if rest.is_empty() || rest.starts_with('?') => {
+                format!("sqlite://{}{rest}", stores::sqlite::default_path().display())
+            }
+            _ => hide_secrets(&self.url),
+        }
     }
 
     /// Who named the store.
@@ -100,12 +106,13 @@ impl Config {
         &self.origin
     }
 
-    /// Opens the store.
+    /// Opens the store; its answers are waited for only so long.
     ///
     /// # Errors
     /// What the store says; a bad URL is blamed on whoever wrote it.
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        stores::open(&self.url).map_err(|error| self.blame(error))
+        let store = stores::open(&self.url).map_err(|error| self.blame(error))?;
+        Ok(Arc::new(Timeout::over(store)))
     }
 
     /// The failure that `error` of the store is: bad input is the fault of the command line only if it stood there.
@@ -206,7 +213,7 @@ impl ConfigFile {
             Some(path) => Some(path.clone()),
             None => variable(CONFIG)?.map(PathBuf::from),
         };
-        let path = named.or_else(|| PLACES.map(PathBuf::from).into_iter().find(|path| path.exists()));
+        let path = named.map_or_else(first_that_exists, |path| Ok(Some(path)))?;
         path.map(|path| ConfigFile::read(&path)).transpose()
     }
 
@@ -269,6 +276,19 @@ impl ConfigFile {
     }
 }
 
+/// A file that is there and can't be looked at, or a link that leads nowhere, is not passed over: the locks would
+/// silently be in another store than everybody else's.
+fn first_that_exists() -> Result<Option<PathBuf>, Failure> {
+    for path in PLACES.map(Path::new) {
+        match fs::symlink_metadata(path) {
+            Ok(_) => return Ok(Some(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable("configuration file", path, &error)),
+        }
+    }
+    Ok(None)
+}
+
 fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::new(exit::CONFIG, format!("cannot read the {what} {}: {error}", path.display()))
 }
@@ -289,9 +309,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&self) -> Result<ConfigFile, Failure> {
-        let table = DeTable::parse(self.text).map_err(|error| {
-            self.fault(error.span().unwrap_or_default(), &format!("this is not TOML: {}", error.message()))
-        })?;
+        let (table, errors) = DeTable::parse_recoverable(self.text);
+        // The first one: those after it are mostly its consequences.
+        if let Some(error) = errors.iter().min_by_key(|error| error.span().map(|span| span.start)) {
+            let message = format!("this is not TOML: {}", error.message());
+            return Err(self.fault(error.span().unwrap_or_default(), &message));
+        }
         let mut file = ConfigFile { path: self.path.to_owned(), default: None, stores: Vec::new() };
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
@@ -318,11 +341,7 @@ impl Reader<'_> {
         self.table_of("stores", value)?.iter().map(|(name, value)| self.store(name, value)).collect()
     }
 
-    fn store(
-        &self,
-        name: &Spanned<std::borrow::Cow<'_, str>>,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Result<StoreEntry, Failure> {
+    fn store(&self, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Result<StoreEntry, Failure> {
         let key = format!("stores.{}", name.get_ref());
         if !is_plain(name.get_ref()) {
             return Err(self.fault(name.span(), "a store's name is made of letters, digits, - and _; choose another"));
@@ -352,7 +371,13 @@ impl Reader<'_> {
     }
 
     fn table_of<'v>(&self, key: &str, value: &'v Spanned<DeValue<'v>>) -> Result<&'v DeTable<'v>, Failure> {
-        value.get_ref().as_table().ok_or_else(|| self.wrong_type(key, value, &format!("a table; write [{key}]")))
+        value.get_ref().as_table().ok_or_else(|| {
+            self.wrong_type(
+                key,
+                value,
+                if key == "stores" { "tables; write [stores.NAME]" } else { "a table with an url" },
+            )
+        })
     }
 
     fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> Failure {
@@ -362,7 +387,7 @@ impl Reader<'_> {
         )
     }
 
-    fn unknown(&self, key: &Spanned<std::borrow::Cow<'_, str>>, known: &str) -> Failure {
+    fn unknown(&self, key: &Spanned<DeString<'_>>, known: &str) -> Failure {
         let message =
             format!("unknown key {:?}; known here: {known}. Correct its spelling, or take it out", key.get_ref());
         self.fault(key.span(), &message)
@@ -374,5 +399,95 @@ impl Reader<'_> {
 
     fn line(&self, at: &Range<usize>) -> usize {
         self.text.as_bytes().iter().take(at.start).filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ConfigFile, String> {
+        Reader { path: Path::new("/etc/l.toml"), text }.read().map_err(|failure| {
+            assert_eq!(failure.code, exit::CONFIG);
+            failure.message
+        })
+    }
+
+    const GOOD: &str = r#"
+default = "main"
+
+[stores.main]
+url = "sqlite:///var/lib/leasehold/locks.db"
+
+[stores.other]
+url = "redis://bob@h:1/0"
+password_file = "secret"
+"#;
+
+    #[test]
+    fn a_good_file_is_read() {
+        let file = read(GOOD).unwrap();
+        let config = file.default_store().unwrap();
+        assert_eq!(config.url, "sqlite:///var/lib/leasehold/locks.db");
+        assert_eq!(config.origin, Origin::File("/etc/l.toml".into()));
+        assert_eq!(file.stores[1].line, 7);
+        assert!(read("").unwrap().default_store().is_ok_and(|config| config.origin == Origin::Default));
+    }
+
+    #[test]
+    fn a_bad_file_is_refused_with_line_key_rule_and_fix() {
+        for (text, wanted) in [
+            (
+                "defualt = \"x\"",
+                &["/etc/l.toml, line 1: ", "\"defualt\"", "default and [stores.NAME]", "take it out"][..],
+            ),
+            ("\n[stores.a]\nulr = \"x\"", &["line 3: ", "\"ulr\"", "url and password_file"]),
+            ("[stores.a]\nurl = 5", &["line 2: stores.a.url", "integer", "text in quotes"]),
+            ("[stores.a]\n", &["line 1: stores.a has no url", "add url ="]),
+            ("stores = 5", &["line 1: stores", "[stores.NAME]"]),
+            ("[stores]\na = \"redis://:hunter2@h\"", &["line 2: stores.a is of the type string"]),
+            ("[stores.q]\nquorum = [\"a\", \"b\"]", &["line 2: stores.q.quorum", "later release", "url ="]),
+            ("[stores.q]\nfallback = { primary = \"a\" }", &["line 2: stores.q.fallback", "later release"]),
+            ("[stores.\"a:b\"]\nurl = \"x:\"", &["line 1: ", "letters, digits"]),
+            ("default = \"b\"\n[stores.a]\nurl = \"x:\"", &["line 1: default names a store that is not here", "a"]),
+            ("x = = 5", &["line 1: this is not TOML"]),
+            ("[stores.a]\nurl = \"redis://:hunter2@h\nx", &["line 2: this is not TOML"]),
+            ("[stores.a]\nurl = \"x:\"\nurl = \"redis://:hunter2@h\"", &["line 3: this is not TOML"]),
+        ] {
+            let message = read(text).err().unwrap_or_else(|| panic!("accepted: {text}"));
+            for part in wanted {
+                assert!(message.contains(part), "{part} not in {message}");
+            }
+            assert!(!message.contains("hunter2") && !message.contains('\n'), "{message}");
+        }
+    }
+
+    #[test]
+    fn several_stores_and_no_default_is_no_silent_sqlite() {
+        let failure = read("[stores.a]\nurl = \"x:\"").unwrap().default_store().err().unwrap();
+        assert!(failure.code == 78 && failure.message.contains("default = \"a\""), "{failure:?}");
+    }
+
+    #[test]
+    fn the_namespace_goes_into_the_query() {
+        for (url, wanted) in [
+            ("sqlite:", "sqlite:?namespace=a%20%26%2Fb"),
+            ("sqlite:///x?namespace=old", "sqlite:///x?namespace=a%20%26%2Fb"),
+            ("sqlite:///x?k=v&namespace=old", "sqlite:///x?k=v&namespace=a%20%26%2Fb"),
+        ] {
+            assert_eq!(with_namespace(url, &Namespace::new("a &/b").unwrap()), wanted);
+        }
+    }
+
+    #[test]
+    fn a_password_goes_into_the_url_and_not_out_of_it() {
+        assert_eq!(insert_password("redis://bob@h:1/0", "p@ss:/").unwrap(), "redis://bob:p%40ss%3A%2F@h:1/0");
+        assert_eq!(insert_password("redis://h", "x").unwrap(), "redis://:x@h");
+        assert_eq!(insert_password("redis://bob:y@h", "x"), None);
+        assert_eq!(insert_password("sqlite:///a.db", "x"), None);
+        let config = Config { url: "redis://bob:hunter2@h".into(), origin: Origin::Environment };
+        let blamed = config.blame(leasehold::Error::invalid("no such thing"));
+        assert_eq!((blamed.code, blamed.message.as_str()), (78, "LEASEHOLD_STORE: no such thing"));
+        assert!(!config.shown().contains("hunter2"));
     }
 }

@@ -1,3 +1,34 @@
-//! leasehold
+//! `leasehold`: run a command under a lock.
 
-fn main() {}
+mod args;
+mod cmd;
+mod config;
+mod exit;
+mod output;
+mod warden;
+
+use args::{Cli, Verb};
+use config::Config;
+use exit::Failure;
+
+/// No thread, no runtime and no signal handler before the verb: `run` forks first, and hands on what it found.
+fn main() {
+    let code = args::parse().and_then(|cli| dispatch(&cli)).unwrap_or_else(|failure| {
+        output::tell(&failure.message);
+        failure.code
+    });
+    std::process::exit(code);
+}
+
+fn dispatch(cli: &Cli) -> Result<i32, Failure> {
+    let config = || Config::find(&cli.store);
+    match &cli.verb {
+        Verb::Run(args) => cmd::run::run(args, &config()?),
+        Verb::Status(args) => cmd::status::run(args, &config()?),
+        Verb::Ls(args) => cmd::ls::run(args, &config()?),
+        Verb::Release(args) => cmd::release::run(args, &config()?),
+        Verb::Doctor(args) => cmd::doctor::run(args, &config()?),
+        Verb::Completions(args) => cmd::completions::run(args),
+        Verb::Man(args) => cmd::man::run(args),
+    }
+}

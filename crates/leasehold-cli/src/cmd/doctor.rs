@@ -1,0 +1,73 @@
+//! `leasehold doctor`: is the store fit for its work?
+
+use leasehold::{Finding, Severity};
+use serde::Serialize;
+
+use super::block_on;
+use crate::args::DoctorArgs;
+use crate::config::Config;
+use crate::exit::{self, Failure};
+use crate::output;
+
+/// Runs the verb.
+///
+/// # Errors
+/// What the store says if it can't be examined.
+pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
+    let findings = block_on(async { Ok(config.open()?.diagnose().await?) })?;
+    if args.json {
+        output::json(&Report {
+            store: config.shown(),
+            chosen_by: config.origin().to_string(),
+            findings: findings.iter().map(Line::from).collect(),
+        })?;
+    } else {
+        output::answer(&for_people(&findings, config))?;
+    }
+    let sick = findings.iter().any(|finding| finding.severity == Severity::Problem);
+    Ok(if sick { exit::CONFIG } else { exit::OK })
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    store: String,
+    /// Which option, variable or file chose this store.
+    chosen_by: String,
+    findings: Vec<Line<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    severity: &'static str,
+    subject: &'static str,
+    message: &'a str,
+    fix: Option<&'a str>,
+}
+
+impl<'a> From<&'a Finding> for Line<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        Line {
+            severity: word(finding.severity),
+            subject: finding.subject,
+            message: &finding.message,
+            fix: finding.fix.as_deref(),
+        }
+    }
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Fine => "fine",
+        Severity::Warning => "warning",
+        Severity::Problem => "problem",
+    }
+}
+
+fn for_people(findings: &[Finding], config: &Config) -> String {
+    let head = format!("store: {} (chosen by {})\n\n", config.shown(), config.origin());
+    let lines = findings.iter().map(|finding| {
+        let fix = finding.fix.iter().map(|fix| format!("\n         fix: {fix}"));
+        format!("{:<8} {}: {}{}", word(finding.severity), finding.subject, finding.message, fix.collect::<String>())
+    });
+    head + &lines.collect::<Vec<_>>().join("\n")
+}

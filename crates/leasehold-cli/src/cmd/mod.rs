@@ -1,0 +1,22 @@
+//! The verbs, a file each.
+
+use std::future::Future;
+
+use crate::exit::{self, Failure};
+
+pub mod completions;
+pub mod doctor;
+pub mod ls;
+pub mod man;
+pub mod release;
+pub mod run;
+pub mod status;
+
+/// Runs the short conversation that a verb has with the store. Not for `run`, whose runtime comes after a fork.
+fn block_on<T>(talk: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(exit::FAULT, format!("cannot start: {error}")))?
+        .block_on(talk)
+}

@@ -1,0 +1,104 @@
+//! `leasehold release`: an operator ends somebody else's hold.
+
+use leasehold::{Holding, Revoke};
+use serde::Serialize;
+
+use super::block_on;
+use super::status::Status;
+use crate::args::ReleaseArgs;
+use crate::config::Config;
+use crate::exit::{self, Failure};
+use crate::output::{self, duration, plain};
+
+/// Runs the verb.
+///
+/// # Errors
+/// What the store says.
+pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
+    let how = how(args);
+    let found = block_on(async {
+        let store = config.open()?;
+        Ok(match how {
+            Some(how) => store.revoke(&args.name, how).await?,
+            None => store.inspect(&args.name).await?,
+        })
+    })?;
+    let done = Done::new(how, found.as_ref());
+    if args.json {
+        output::json(&Answer { done, before: Status::new(&args.name, found.as_ref(), config) })?;
+    }
+    match &found {
+        Some(held) if done == Done::Refused => output::tell(&refusal(held)),
+        _ if args.json => {}
+        Some(held) => output::answer(&told(held, done))?,
+        None => output::answer(&format!("{} is free", args.name))?,
+    }
+    Ok(if done == Done::Refused { exit::HELD } else { exit::OK })
+}
+
+/// `--now` goes further than `--force`, with it or without.
+fn how(args: &ReleaseArgs) -> Option<Revoke> {
+    if args.now { Some(Revoke::Now) } else { args.force.then_some(Revoke::Gently) }
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    done: Done,
+    /// How the lock stood before.
+    before: Status,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Done {
+    /// Nobody held it.
+    Nothing,
+    /// Neither `--force` nor `--now` was given; or there is nobody who could be told, and no `--now`.
+    Refused,
+    /// The holder is to stop; until it has, the lock is still held.
+    Revoked,
+    /// It is free.
+    Freed,
+}
+
+impl Done {
+    fn new(how: Option<Revoke>, found: Option<&Holding>) -> Done {
+        match (found, how) {
+            (None, _) => Done::Nothing,
+            (Some(_), None) => Done::Refused,
+            (Some(kept), Some(Revoke::Gently)) if kept.holder.is_none() => Done::Refused,
+            (Some(_), Some(Revoke::Gently)) => Done::Revoked,
+            (Some(_), Some(Revoke::Now)) => Done::Freed,
+        }
+    }
+}
+
+fn refusal(held: &Holding) -> String {
+    let name = &held.name;
+    let left = duration(held.remaining);
+    if held.holder.is_none() {
+        return format!("nobody holds {name}, but it is kept for another {left}; --now ends that");
+    }
+    let (who, since) = (plain(&held.label), duration(held.held_for));
+    format!(
+        "{name} is held by {who} for {since}; unless renewed, it ends in {left}. To end it:
+  --force  revoke it: it is renewed no more. The holder is told, stops its job and
+           releases the lock; if it can't, the TTL ends it. Never do two run
+  --now    free it at once: two may run until the old holder notices.
+           For a holder that is known to be dead"
+    )
+}
+
+fn told(held: &Holding, done: Done) -> String {
+    let (name, left) = (&held.name, duration(held.remaining));
+    if held.holder.is_none() {
+        return format!("{name} is free");
+    }
+    let who = plain(&held.label);
+    if done == Done::Freed {
+        return format!("{name} is free. {who} held it and learns of this at its next renewal: until then two may run");
+    }
+    format!(
+        "{name} is revoked. {who} is told at its next renewal and stops its job; in {left} the lock is free at the latest"
+    )
+}

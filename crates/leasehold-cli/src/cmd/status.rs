@@ -1,0 +1,123 @@
+//! `leasehold status`: who holds a lock.
+
+use leasehold::{Holding, LockName};
+use serde::Serialize;
+
+use super::block_on;
+use crate::args::StatusArgs;
+use crate::config::Config;
+use crate::exit::{self, Failure};
+use crate::output::{self, duration, milliseconds, plain};
+
+/// Runs the verb.
+///
+/// # Errors
+/// What the store says.
+pub fn run(args: &StatusArgs, config: &Config) -> Result<i32, Failure> {
+    let found = block_on(async { Ok(config.open()?.inspect(&args.name).await?) })?;
+    if args.json {
+        output::json(&Status::new(&args.name, found.as_ref(), config))?;
+    } else {
+        output::answer(&format!("{}\nstore    {}", describe(&args.name, found.as_ref()), config.shown()))?;
+    }
+    Ok(exit::OK)
+}
+
+/// What there is to know about one lock. The shape is a promise to scripts: fields may be added, none goes.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// The lock.
+    pub name: String,
+    /// How it stands.
+    pub state: State,
+    /// The acquisition that holds it.
+    pub holder: Option<String>,
+    /// The holder, for people.
+    pub label: Option<String>,
+    /// Of the last grant, where the store still knows it. Text: 63 bits are more than a JSON number carries safely.
+    pub token: Option<String>,
+    /// Since the grant.
+    pub held_for_ms: Option<u64>,
+    /// Until the lock ends if it is not renewed; until the minimum hold is over.
+    pub ttl_left_ms: Option<u64>,
+    /// An operator has revoked it.
+    pub revoked: bool,
+    /// How many wait for it.
+    pub waiting: u64,
+    /// The store, without secrets.
+    pub store: String,
+}
+
+/// How a lock stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Whoever asks gets it.
+    Free,
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it and not everybody gets it: a minimum hold runs out, or a waiter is next.
+    Kept,
+}
+
+impl State {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Free => "free",
+            State::Held => "held",
+            State::Kept => "kept",
+        }
+    }
+
+    /// How the lock stands of which the store says this.
+    pub fn of(found: Option<&Holding>) -> State {
+        match found {
+            None => State::Free,
+            Some(holding) if holding.holder.is_some() => State::Held,
+            Some(_) => State::Kept,
+        }
+    }
+}
+
+impl Status {
+    /// What the store says about `name`.
+    pub fn new(name: &LockName, found: Option<&Holding>, config: &Config) -> Status {
+        let holder = found.and_then(|holding| holding.holder);
+        Status {
+            name: name.to_string(),
+            state: State::of(found),
+            holder: holder.map(|holder| holder.to_string()),
+            label: found.filter(|_| holder.is_some()).map(|holding| holding.label.clone()),
+            token: found.map(|holding| holding.token.to_string()),
+            held_for_ms: found.filter(|_| holder.is_some()).map(|holding| milliseconds(holding.held_for)),
+            ttl_left_ms: found.map(|holding| milliseconds(holding.remaining)),
+            revoked: found.is_some_and(|holding| holding.revoked),
+            waiting: found.map_or(0, |holding| holding.waiting),
+            store: config.shown(),
+        }
+    }
+}
+
+fn describe(name: &LockName, found: Option<&Holding>) -> String {
+    let Some(holding) = found else { return format!("{name} is free") };
+    let mut lines = vec![format!("{name} is {}", stands(holding))];
+    if let Some(holder) = holding.holder {
+        lines.push(format!("holder   {} ({holder})", plain(&holding.label)));
+        lines.push(format!("since    {} ago", duration(holding.held_for)));
+        lines.push(format!("ttl left {}", duration(holding.remaining)));
+    }
+    lines.push(format!("token    {}", holding.token));
+    lines.push(format!("waiting  {}", holding.waiting));
+    lines.join("\n")
+}
+
+/// `held`, or what else keeps it from being free.
+fn stands(holding: &Holding) -> String {
+    match (holding.holder, holding.remaining.is_zero()) {
+        (Some(_), _) if holding.revoked => "held and revoked: it ends with its release or its TTL".into(),
+        (Some(_), _) => "held".into(),
+        (None, true) => "about to go to whoever waits first".into(),
+        (None, false) => format!("released, and kept for another {} (minimum hold)", duration(holding.remaining)),
+    }
+}
