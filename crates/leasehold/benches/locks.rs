@@ -94,7 +94,8 @@ impl Raw {
 
     fn pair(&self) {
         let owner: [u8; 16] = rand::random();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis() as i64;
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis() as i64;
         let sql = "insert into l values(?1,?2,1,?3) on conflict(name) do update set owner=excluded.owner, \
                    fence=fence+1, exp=excluded.exp where l.exp<=?4 returning fence";
         let mut acquire = self.db.prepare_cached(sql).expect("SQL");
@@ -135,7 +136,10 @@ fn keeper() {
     let (cpu, count) = (cpu_time(), renewed.load(Ordering::Relaxed));
     std::thread::sleep(Duration::from_secs(6));
     let (cpu, count) = (cpu_time() - cpu, renewed.load(Ordering::Relaxed) - count);
-    println!("keeper         {:.2} µs of CPU per renewal, the memory store's work included ({count} renewals)", cpu.as_secs_f64() * 1e6 / count as f64);
+    println!(
+        "keeper         {:.2} µs of CPU per renewal, the memory store's work included ({count} renewals)",
+        cpu.as_secs_f64() * 1e6 / count as f64
+    );
     assert!(guards.iter().all(leasehold::Guard::is_valid));
 }
 
