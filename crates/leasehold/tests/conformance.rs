@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold::Store;
 use leasehold::layers::Timeout;
 use leasehold::stores::Memory;
-use leasehold_testkit::{PausedClock, conformance};
+use leasehold_testkit::{Faulty, PausedClock, conformance};
 
 fn memory() -> Arc<dyn Store> {
     Arc::new(Memory::default())
@@ -18,6 +18,24 @@ fn paused_memory() -> Arc<dyn Store> {
 conformance!(memory_in_real_time, memory());
 conformance!(memory_in_paused_time, paused, paused_memory());
 conformance!(timeout_over_memory, paused, Arc::new(Timeout::over(paused_memory())) as Arc<dyn Store>);
+conformance!(faulty_over_memory, paused, Arc::new(Faulty::over(paused_memory())) as Arc<dyn Store>);
 
 #[cfg(feature = "traced")]
 conformance!(traced_over_memory, paused, Arc::new(leasehold::layers::Traced::over(paused_memory())) as Arc<dyn Store>);
+
+#[cfg(feature = "sqlite")]
+mod on_disk {
+    use leasehold_testkit::conformance::Subject;
+
+    use super::*;
+
+    /// A store in a directory of its own, seen through two namespaces.
+    fn sqlite() -> Subject {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let url = format!("sqlite://{}/locks.db", directory.path().display());
+        let open = |url: &str| leasehold::stores::open(url).expect("a new file can be opened");
+        Subject::new(open(&url)).other_namespace(open(&format!("{url}?namespace=other"))).keeping(directory)
+    }
+
+    conformance!(sqlite, sqlite());
+}
