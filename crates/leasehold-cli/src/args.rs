@@ -138,7 +138,7 @@ Examples:
     case $? in 75) echo 'it runs elsewhere';; 76) echo 'it was stopped';; esac";
 
 fn run_footer() -> String {
-    format!("{RUN_EXAMPLES}\n\n{}", exit::TABLE)
+    format!("{RUN_EXAMPLES}\n\n{}", exit::table())
 }
 
 /// What `run` is given.

@@ -20,7 +20,7 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
         let store = config.open()?;
         Ok(match how {
             Some(how) => store.revoke(&args.name, how).await?,
-            None => store.inspect(&args.name).await?,
+            None => store.inspect(&args.name).await?.filter(ends_later),
         })
     })?;
     let done = Done::new(how, found.as_ref());
@@ -34,6 +34,11 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
         None => output::answer(&format!("{} is free", args.name))?,
     }
     Ok(if done == Done::Refused { exit::HELD } else { exit::OK })
+}
+
+/// A name that is free and waits for its first waiter has nothing to be released.
+fn ends_later(found: &Holding) -> bool {
+    found.holder.is_some() || !found.remaining.is_zero()
 }
 
 /// `--now` goes further than `--force`, with it or without.
