@@ -93,10 +93,10 @@ impl Config {
 
     /// The URL for people: with the path of the default file, without secrets.
     pub fn shown(&self) -> String {
-        match self.url.strip_prefix("sqlite:") {
-            Some(rest) if rest.is_empty() || rest.starts_with('?') => {
-                format!("sqlite://{}{rest}", stores::sqlite::default_path().display())
-            }
+        let query = self.url.strip_prefix("sqlite:").map(|rest| rest.trim_start_matches("//"));
+        let default = query.filter(|query| query.is_empty() || query.starts_with('?'));
+        match (default, stores::sqlite::default_path()) {
+            (Some(query), Ok(path)) => format!("sqlite://{}{query}", path.display()),
             _ => hide_secrets(&self.url),
         }
     }
@@ -117,10 +117,13 @@ impl Config {
 
     /// The failure that `error` of the store is: bad input is the fault of the command line only if it stood there.
     pub fn blame(&self, error: leasehold::Error) -> Failure {
-        if error.kind() != ErrorKind::Invalid || self.origin == Origin::CommandLine {
-            return error.into();
+        match &self.origin {
+            _ if error.kind() != ErrorKind::Invalid => error.into(),
+            Origin::CommandLine => error.into(),
+            // No HOME, so no default file: nobody named anything wrong.
+            Origin::Default => Failure::new(exit::CONFIG, error.to_string()),
+            origin => Failure::new(exit::CONFIG, format!("{origin}: {error}")),
         }
-        Failure::new(exit::CONFIG, format!("{}: {error}", self.origin))
     }
 
     /// The variables that carry a secret, not to be handed to a job.
@@ -249,7 +252,7 @@ impl ConfigFile {
         })?;
         let url = match &entry.password_file {
             Some(file) => self.with_password(entry, file)?,
-            None => entry.url.clone(),
+            None => self.with_absolute_file(&entry.url),
         };
         Ok(Config { url, origin: Origin::File(self.path.clone()) })
     }
@@ -268,6 +271,19 @@ impl ConfigFile {
             );
             Failure::new(exit::CONFIG, message)
         })
+    }
+
+    /// As for the password file: with another lock file in each directory, jobs would not exclude each other.
+    fn with_absolute_file(&self, url: &str) -> String {
+        let relative =
+            url.strip_prefix("sqlite:").filter(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', ':']));
+        match (relative, self.path.parent().and_then(Path::to_str)) {
+            (Some(file), Some(directory)) if !directory.is_empty() => {
+                let parts: Vec<String> = directory.split('/').map(percent_encoded).collect();
+                format!("sqlite:{}/{file}", parts.join("/"))
+            }
+            _ => url.to_owned(),
+        }
     }
 
     fn names(&self) -> String {
@@ -411,6 +427,22 @@ mod tests {
             assert_eq!(failure.code, exit::CONFIG);
             failure.message
         })
+    }
+
+    #[test]
+    fn a_relative_file_is_relative_to_the_configuration_file() {
+        for (config, url, wanted) in [
+            ("/etc/a b/l.toml", "sqlite:x.db?namespace=n", "sqlite:/etc/a%20b/x.db?namespace=n"),
+            ("./l.toml", "sqlite:x.db", "sqlite:./x.db"),
+            ("l.toml", "sqlite:x.db", "sqlite:x.db"),
+            ("/etc/l.toml", "sqlite:///x.db", "sqlite:///x.db"),
+            ("/etc/l.toml", "sqlite:/x.db", "sqlite:/x.db"),
+            ("/etc/l.toml", "sqlite:", "sqlite:"),
+            ("/etc/l.toml", "sqlite:?namespace=n", "sqlite:?namespace=n"),
+        ] {
+            let file = ConfigFile { path: config.into(), default: None, stores: Vec::new() };
+            assert_eq!(file.with_absolute_file(url), wanted);
+        }
     }
 
     const GOOD: &str = r#"
