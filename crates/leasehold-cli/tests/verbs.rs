@@ -1,0 +1,352 @@
+//! The command's frame and all verbs but `run`: answers, exit codes, and each way to be refused.
+
+mod common;
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+use std::{ffi::OsStr, fs};
+
+use common::{Bench, Ran, ran};
+
+const VERBS: [&str; 7] = ["run", "status", "ls", "release", "doctor", "completions", "man"];
+
+#[test]
+fn status_tells_of_a_free_lock() {
+    let bench = Bench::new();
+    bench.run(["status", "a"]).says(&["a is free", &bench.url()]);
+    let json = bench.run(["status", "a", "--json"]).json();
+    assert_eq!(
+        json,
+        serde_json::json!({
+            "name": "a", "state": "free", "holder": null, "label": null, "token": null, "held_for_ms": null,
+            "ttl_left_ms": null, "revoked": false, "waiting": 0, "store": bench.url()
+        })
+    );
+}
+
+#[test]
+fn status_tells_of_a_held_lock() {
+    let bench = Bench::new();
+    let held = bench.take("a");
+    bench.wait_for("a");
+    let ran = bench.run(["status", "a"]);
+    ran.says(&["a is held", "web-3/41/backup", &held.holder(), "since", "ttl left 5", "waiting  1", &bench.url()]);
+    assert!(!ran.stdout.contains('\u{1b}'), "a label must not drive the terminal: {ran:?}");
+
+    let json = bench.run(["status", "a", "--json"]).json();
+    assert_eq!(json["state"], "held");
+    assert_eq!(json["holder"], held.holder());
+    assert_eq!(json["token"], held.token.to_string(), "as text");
+    assert!(json["ttl_left_ms"].as_u64().is_some_and(|ms| (50_000..=60_000).contains(&ms)), "{json}");
+    assert!(json["held_for_ms"].as_u64().is_some_and(|ms| ms < 10_000), "{json}");
+}
+
+#[test]
+fn status_tells_of_a_minimum_hold() {
+    let bench = Bench::new();
+    bench.take("a").release(Duration::from_secs(50));
+    bench.run(["status", "a"]).says(&["a is released, and kept for another 4", "minimum hold"]);
+    let json = bench.run(["status", "a", "--json"]).json();
+    assert_eq!((json["state"].as_str(), json["holder"].as_str()), (Some("kept"), None));
+}
+
+#[test]
+fn ls_shows_all_that_are_held() {
+    let bench = Bench::new();
+    let empty = bench.run(["ls"]);
+    empty.says(&[]).fails(0, &["no lock is held"]);
+    assert_eq!(empty.stdout, "");
+    assert_eq!(bench.run(["ls", "--json"]).json(), serde_json::json!([]));
+
+    let (_b, _a) = (bench.take("b"), bench.take("a"));
+    let table = bench.run(["ls"]);
+    table.says(&["NAME", "STATE", "HOLDER", "SINCE", "TTL LEFT", "TOKEN", "WAITING"]);
+    let names: Vec<&str> = table.stdout.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert!(table.stdout.lines().all(|line| line == line.trim_end()) && !table.stdout.contains('\u{1b}'), "{table:?}");
+    assert_eq!(bench.run(["ls", "--json"]).json()[1]["name"], "b");
+}
+
+#[test]
+fn release_without_a_flag_only_explains() {
+    let bench = Bench::new();
+    bench.run(["release", "a"]).says(&["a is free"]);
+    let held = bench.take("a");
+    bench.run(["release", "a"]).fails(75, &["web-3/41/backup", "--force", "--now", "two may run"]);
+    let json = bench.run(["release", "a", "--json"]);
+    json.fails(75, &["--force"]);
+    assert_eq!((&json.json()["done"], &json.json()["before"]["state"]), (&"refused".into(), &"held".into()));
+    assert_eq!(held.renewal(), "Renewed");
+}
+
+#[test]
+fn release_by_force_revokes() {
+    let bench = Bench::new();
+    let held = bench.take("a");
+    bench.run(["release", "a", "--force"]).says(&["a is revoked", "web-3/41/backup", "is told at its next renewal"]);
+    assert_eq!(held.renewal(), "Revoked");
+    bench.run(["status", "a"]).says(&["held and revoked"]);
+    assert_eq!(bench.run(["status", "a", "--json"]).json()["revoked"], true);
+    assert_eq!(bench.run(["release", "a", "--force", "--json"]).json()["done"], "revoked", "again changes nothing");
+    held.release(Duration::ZERO);
+    bench.run(["release", "a", "--force"]).says(&["a is free"]);
+}
+
+#[test]
+fn release_now_frees_at_once() {
+    let bench = Bench::new();
+    let held = bench.take("a");
+    bench.run(["release", "a", "--now"]).says(&["a is free", "two may run"]);
+    bench.run(["status", "a"]).says(&["a is free"]);
+    assert_eq!(held.renewal(), "Gone");
+    assert_eq!(bench.run(["release", "a", "--force", "--now", "--json"]).json()["done"], "nothing");
+}
+
+#[test]
+fn a_minimum_hold_has_nobody_to_be_told() {
+    let bench = Bench::new();
+    bench.take("a").release(Duration::from_secs(50));
+    bench.run(["release", "a", "--force"]).fails(75, &["nobody holds a", "--now ends that"]);
+    bench.run(["release", "a", "--now"]).says(&["a is free"]);
+    bench.run(["status", "a"]).says(&["a is free"]);
+}
+
+#[test]
+fn doctor_reports() {
+    let bench = Bench::new();
+    let json = bench.run(["doctor", "--json"]).json();
+    assert_eq!((&json["store"], &json["chosen_by"]), (&bench.url().into(), &"LEASEHOLD_STORE".into()));
+    let findings = json["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    for finding in findings {
+        assert!(["fine", "warning", "problem"].contains(&finding["severity"].as_str().unwrap()), "{finding}");
+        assert!(finding["subject"].is_string() && finding["message"].is_string(), "{finding}");
+        assert_eq!(finding["fix"].is_null(), finding["severity"] == "fine", "{finding}");
+    }
+    bench.run(["doctor"]).says(&[&bench.url(), "chosen by LEASEHOLD_STORE"]);
+}
+
+#[test]
+fn a_bad_command_line_is_64_with_one_clear_error() {
+    let bench = Bench::new();
+    let long = "x".repeat(201);
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["staus", "a"], &["'staus'", "'status'"]),
+        (&["status"], &["<NAME>"]),
+        (&["status", ""], &["lock name is empty", "1 to 200 bytes"]),
+        (&["status", "a\u{1b}b"], &["control character", "\\u{1b}", "take it out"]),
+        (&["run", &long, "--", "true"], &["201 bytes", "at most 200", "shorten"]),
+        (&["run", "a"], &["<CMD>", "leasehold run [OPTIONS] <NAME> -- <CMD>"]),
+        (&["run", "a", "--ttl", "0s", "--", "true"], &["--ttl", "0s", "1s to 1h"]),
+        (&["run", "a", "--ttl", "999ms", "--", "true"], &["--ttl", "999ms", "1s to 1h"]),
+        (&["run", "a", "--ttl", "2h", "--", "true"], &["--ttl", "2h", "1s to 1h"]),
+        (&["run", "a", "--ttl", "30", "--", "true"], &["--ttl", "write 30s for seconds"]),
+        (&["run", "a", "--ttl=-5s", "--", "true"], &["--ttl", "-5s", "for example 90s"]),
+        (&["run", "a", "--tll", "5s", "--", "true"], &["'--tll'", "'--ttl'"]),
+        (
+            &["run", "a", "--kill-after", "16s", "--", "true"],
+            &["--kill-after 16s", "half of --ttl 30s", "--ttl to 32s"],
+        ),
+        (&["run", "a", "--at-least-for", "25h", "--", "true"], &["--at-least-for", "25h", "at most 1d"]),
+        (&["run", "a", "--max-hold", "0s", "--", "true"], &["--max-hold", "0s", "more than nothing"]),
+        (&["run", "a", "--wait=soon", "--", "true"], &["--wait", "soon", "for example 90s"]),
+        (&["run", "a", "--wait", "5s", "true"], &["--wait=5s"]),
+        (&["run", "a", "--held-exit-code", "256", "--", "true"], &["--held-exit-code", "256", "0 to 255"]),
+        (&["run", "a", "-v", "-q", "--", "true"], &["--verbose", "--quiet"]),
+        (&["ls", "--store", "postgress://h/d"], &["postgress", "sqlite"]),
+        (&["ls", "--store", "main"], &["\"main\"", "leasehold.toml", "--config"]),
+        (&["ls", "--namespace", ""], &["namespace is empty", "1 to 64 bytes"]),
+        (&["ls", "--namespace", "a\nb"], &["namespace", "control character"]),
+        (&["completions", "tcsh"], &["tcsh", "bash", "zsh", "fish"]),
+        (&["man", "walk"], &["walk", "status"]),
+    ];
+    for (args, words) in cases {
+        let ran = bench.run(*args);
+        ran.fails(64, words);
+        assert!(ran.stderr.starts_with("leasehold: ") && ran.stdout.is_empty(), "{ran:?}");
+        assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains("error:"), "{ran:?}");
+    }
+    assert!(!bench.path("locks.db").exists(), "nothing was opened for them");
+}
+
+#[test]
+fn a_name_that_is_not_text_is_refused() {
+    Bench::new().run([OsStr::new("status"), OsStr::from_bytes(b"a\xff")]).fails(64, &["UTF-8"]);
+}
+
+#[test]
+fn no_verb_shows_the_help_and_is_64() {
+    Bench::new().run::<&str>([]).fails(64, &["Usage: leasehold", "Examples:"]);
+}
+
+#[test]
+fn a_bad_environment_is_78() {
+    let bench = Bench::new();
+    let ls = |name: &str, value: &OsStr| ran(bench.bare(["ls"]).env(name, value));
+    ls("LEASEHOLD_STORE", "postgress://h/d".as_ref()).fails(78, &["LEASEHOLD_STORE", "postgress"]);
+    ls("LEASEHOLD_STORE", "main".as_ref()).fails(78, &["LEASEHOLD_STORE", "\"main\"", "no configuration file"]);
+    ls("LEASEHOLD_STORE", OsStr::from_bytes(b"\xff")).fails(78, &["LEASEHOLD_STORE is not UTF-8"]);
+    ls("LEASEHOLD_CONFIG", "/no/such.toml".as_ref()).fails(78, &["/no/such.toml", "No such file"]);
+    let namespace = ran(bench.command(["ls"]).env("LEASEHOLD_NAMESPACE", "x".repeat(65)));
+    namespace.fails(78, &["LEASEHOLD_NAMESPACE", "65 bytes", "at most 64"]);
+}
+
+#[test]
+fn a_bad_configuration_file_is_78() {
+    let bench = Bench::new();
+    for (text, words) in [
+        ("default = = 1", &["leasehold.toml, line 1", "not TOML"][..]),
+        ("[stores.main]\nurl = \"sqlite:\"\nttl = 5", &["leasehold.toml, line 3", "\"ttl\"", "url and password_file"]),
+        ("[stores.main]\nurl = \"sqlite:\"", &["no store is the default", "default = \"main\""]),
+        ("default = \"mian\"\n[stores.main]\nurl = \"sqlite:\"", &["line 1", "there are: main"]),
+        ("default = \"q\"\n[stores.q]\nquorum = [\"a\"]", &["line 3", "stores.q.quorum", "later release"]),
+        ("default = \"m\"\n[stores.m]\nurl = \"postgress://h\"", &["leasehold.toml: ", "postgress"]),
+        (
+            "default = \"m\"\n[stores.m]\nurl = \"sqlite:///x\"\npassword_file = \"l.toml\"",
+            &["no place for a password"],
+        ),
+        (
+            "default = \"m\"\n[stores.m]\nurl = \"r://h\"\npassword_file = \"none\"",
+            &["password file ./none", "No such file"],
+        ),
+    ] {
+        bench.write("leasehold.toml", text);
+        bench.write("l.toml", "secret");
+        let ran = ran(&mut bench.bare(["ls"]));
+        ran.fails(78, words);
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    }
+    ran(&mut bench.bare(["ls", "--config", "none.toml"])).fails(78, &["none.toml", "No such file"]);
+    ran(&mut bench.bare(["ls", "--config", "."])).fails(78, &["configuration file ."]);
+}
+
+#[test]
+fn a_store_can_be_named() {
+    let bench = Bench::new();
+    let text = format!("default = \"main\"\n[stores.main]\nurl = {:?}\n[stores.other]\nurl = {:?}", bench.url(), "x:");
+    bench.write("leasehold.toml", &text);
+    let _held = bench.take("a");
+    let status = |args: &[&str]| ran(&mut bench.bare(["status", "a"].iter().chain(args)));
+    status(&[]).says(&["a is held", &bench.url()]);
+    status(&["--store", "main"]).says(&["a is held"]);
+    status(&["--store", "other"]).fails(78, &["leasehold.toml: ", "x"]);
+    status(&["--store", "mine"]).fails(64, &["\"mine\"", "main, other"]);
+
+    // From elsewhere, by its path; and what is more to the point wins.
+    let file = bench.write("elsewhere.toml", &text);
+    fs::remove_file(bench.path("leasehold.toml")).unwrap();
+    status(&["--config", "elsewhere.toml"]).says(&["a is held"]);
+    ran(bench.bare(["status", "a"]).env("LEASEHOLD_CONFIG", &file)).says(&["a is held"]);
+    ran(bench.bare(["status", "a", "--store", &bench.url()]).env("LEASEHOLD_STORE", "x:")).says(&["a is held"]);
+    ran(bench.bare(["--store", &bench.url(), "status", "a"]).env("LEASEHOLD_CONFIG", "")).says(&["a is held"]);
+}
+
+#[test]
+fn namespaces_are_apart() {
+    let bench = Bench::new();
+    let _held = bench.take("a");
+    bench.run(["status", "a", "--namespace", "stag ing/&1"]).says(&["a is free", "namespace=stag%20ing%2F%261"]);
+    ran(bench.command(["status", "a"]).env("LEASEHOLD_NAMESPACE", "staging")).says(&["a is free"]);
+    ran(bench.command(["status", "a", "--namespace", "default"]).env("LEASEHOLD_NAMESPACE", "staging"))
+        .says(&["a is held"]);
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let bench = Bench::new();
+    let url = "redis://bob:hunter2@h:1/0?password=hunter3";
+    bench.write("leasehold.toml", &format!("default = \"r\"\n[stores.r]\nurl = {url:?}"));
+    bench.write("bad.toml", &format!("[stores]\nr = {url:?}"));
+    let runs: [Ran; 7] = [
+        bench.run(["ls", "--store", url]),
+        bench.run(["ls", url]),
+        bench.run([&format!("--store={url}"), "sl"]),
+        bench.run([url]),
+        ran(bench.bare(["doctor"]).env("LEASEHOLD_STORE", url)),
+        ran(&mut bench.bare(["doctor"])),
+        ran(&mut bench.bare(["ls", "--config", "bad.toml"])),
+    ];
+    for ran in runs {
+        assert!([64, 78].contains(&ran.code), "{ran:?}");
+        assert!(!ran.stderr.contains("hunter") && !ran.stdout.contains("hunter"), "{ran:?}");
+    }
+    let help = ran(bench.bare(["run", "--help"]).env("LEASEHOLD_STORE", url));
+    assert!(help.code == 0 && !help.stdout.contains("hunter"));
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_has_its_code() {
+    let bench = Bench::new();
+    bench.write("file", "");
+    let ran = bench.run(["ls", "--store", &format!("sqlite://{}", bench.path("file/locks.db").display())]);
+    assert!([69, 77, 78].contains(&ran.code) && ran.stderr.starts_with("leasehold: "), "{ran:?}");
+    bench.write("locks.db", &"this is no database. ".repeat(100));
+    let ran = bench.run(["status", "a"]);
+    assert!([69, 78].contains(&ran.code) && ran.stderr.contains("locks.db"), "{ran:?}");
+}
+
+#[test]
+fn help_and_version_are_0() {
+    let bench = Bench::new();
+    bench.run(["--version"]).says(&[concat!("leasehold ", env!("CARGO_PKG_VERSION"))]);
+    let top = bench.run(["--help"]);
+    top.says(&VERBS).says(&["LEASEHOLD_STORE", "LEASEHOLD_CONFIG", "LEASEHOLD_NAMESPACE", "Examples:", "--wait=10m"]);
+    assert!(top.stdout.lines().count() <= 45, "one screen: {}", top.stdout);
+    for verb in VERBS {
+        bench.run([verb, "--help"]).says(&["Usage: leasehold", "Examples:", "--store"]);
+    }
+    bench.run(["help", "run"]).says(&["Usage: leasehold run"]);
+}
+
+#[test]
+fn the_help_of_run_tells_what_the_job_sees_and_all_exit_codes() {
+    let ran = Bench::new().run(["run", "--help"]);
+    ran.says(&["LEASEHOLD_LOCK", "LEASEHOLD_HOLDER", "LEASEHOLD_TOKEN", "Exit codes:", "128+n"]);
+    for code in [64, 69, 70, 75, 76, 77, 78, 126, 127] {
+        ran.says(&[&format!("\n  {code} ")]);
+    }
+}
+
+#[test]
+fn completions_can_be_loaded() {
+    let bench = Bench::new();
+    for (shell, check) in [("bash", true), ("zsh", true), ("fish", true), ("elvish", false), ("powershell", false)] {
+        let script = bench.run(["completions", shell]);
+        script.says(&["leasehold", "at-least-for"]);
+        let file = bench.write(shell, &script.stdout);
+        let is_here = || std::process::Command::new(shell).arg("-c").arg(":").status().is_ok();
+        if check && (shell == "bash" || is_here()) {
+            let syntax = ran(std::process::Command::new(shell).arg("-n").arg(file));
+            assert!(syntax.code == 0 && syntax.stderr.is_empty(), "{syntax:?}");
+        }
+    }
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_verb() {
+    let bench = Bench::new();
+    bench.run(["man"]).says(&[".TH leasehold 1", "EXAMPLES", "leasehold\\-run(1)"]);
+    bench.run(["man", "run"]).says(&["leasehold\\-run", ".SH EXIT CODES", "LEASEHOLD_TOKEN"]);
+    bench.run(["man", "--dir", "."]).says(&[]);
+    assert!(bench.path("leasehold.1").exists());
+    for verb in VERBS {
+        let page = fs::read_to_string(bench.path(format!("leasehold-{verb}.1"))).unwrap();
+        assert!(page.contains(".SH NAME") && page.contains(".SH EXAMPLES"), "{verb}");
+    }
+    bench.run(["man", "--dir", "/no/such"]).fails(78, &["/no/such/leasehold.1", "No such file"]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_no_panic() {
+    let bench = Bench::new();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    ran(bench.command(["status", "a"]).stdout(full())).fails(78, &["cannot write to stdout"]);
+    let mut deaf = bench.command(["status", ""]);
+    assert_eq!(deaf.stderr(full()).status().unwrap().code(), Some(64));
+
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let nobody_reads = bench.command(["completions", "bash"]).stdout(writer).status().unwrap();
+    assert_eq!(nobody_reads.code(), Some(0));
+}
