@@ -1,0 +1,60 @@
+//! What all connections of one store have in common.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::machine::Machine;
+use super::options::{Options, Synchronous};
+use super::place::{self, Place};
+use crate::error::Result;
+use crate::name::Namespace;
+
+/// One file, as one process uses it.
+#[derive(Debug)]
+pub(super) struct Database {
+    pub place: Place,
+    pub namespace: Namespace,
+    pub synchronous: Synchronous,
+    pub trusted: bool,
+    pub machine: Box<dyn Machine>,
+    /// Tells our waiters from those of other processes.
+    pub client: i64,
+    /// At how many pages in the log it is time to move them to the database.
+    checkpoint_at: AtomicU32,
+}
+
+/// How many pages the log may have before they are moved. Each opening by a process that is alone reads the
+/// whole log (3 µs a page), so short-lived processes want it short; each moving syncs twice, so busy ones want it long.
+pub(super) const LOG_PAGES: u32 = 256;
+
+impl Database {
+    pub fn new(options: Options, machine: Box<dyn Machine>) -> Result<Self> {
+        let place = match options.path {
+            Some(path) => Place::resolve(&path)?,
+            None => {
+                let path = place::default_path()?;
+                place::make_directory_of(&path)?;
+                Place::resolve(&path)?
+            }
+        };
+        Ok(Self {
+            place,
+            namespace: options.namespace,
+            synchronous: options.synchronous,
+            trusted: options.trust_file_system,
+            machine,
+            client: rand::random(),
+            checkpoint_at: AtomicU32::new(LOG_PAGES),
+        })
+    }
+
+    /// Whether a log of this many pages is to be moved now. Says so once: whoever does it says what is next.
+    pub fn wants_checkpoint(&self, pages: u32) -> bool {
+        let at = self.checkpoint_at.load(Ordering::Relaxed);
+        pages >= at && self.checkpoint_at.compare_exchange(at, u32::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// A log that had `left` pages that could not be moved may grow by as much as a new one.
+    pub fn checkpointed(&self, left: u32) {
+        self.checkpoint_at.store(left.saturating_add(LOG_PAGES), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,190 @@
+//! Locks in one SQLite file: for jobs of one machine, with nothing to install and nothing to run.
+//!
+//! Leases are rows, counted on `CLOCK_BOOTTIME`: setting the wall clock changes nothing, and a reboot ends them.
+//! Every operation is one write transaction of some microseconds; who has to wait for another process's does so on
+//! a thread of the store's own. A file is used through its write-ahead log, by processes of one kernel.
+
+mod boot;
+mod checkpoint;
+mod connection;
+mod database;
+mod doctor;
+mod fault;
+mod lane;
+mod leases;
+mod machine;
+mod options;
+mod place;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use self::database::Database;
+use self::fault::Fault;
+use self::lane::{Kind, Lane};
+use self::machine::{Machine, ThisMachine};
+use self::options::Options;
+use self::watch::Watch;
+use crate::error::{Error, Result};
+use crate::finding::Finding;
+use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::name::LockName;
+use crate::store::{Store, Traits, WakeUps};
+
+/// A store in one SQLite file.
+///
+/// `sqlite:///absolute/path.db`, `sqlite:relative.db`, or `sqlite:` for the [default file](Self::default_path).
+/// Percent-encoding is decoded. Options, after a `?`:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `namespace=NAME` | users of one file that share names; `default` |
+/// | `synchronous=normal` | a commit waits for the page cache: a crash of the machine may forget the last ones (its leases end with it anyway); the default |
+/// | `synchronous=full` | a commit waits for the disk |
+/// | `trust_file_system=only-this-machine-opens-it` | use a file system that isn't known to be one machine's own |
+///
+/// # On drop
+/// Nothing is waited for: what was queued is still done in the background. The log is not moved to the database.
+#[derive(Debug)]
+pub struct Sqlite {
+    database: Arc<Database>,
+    lane: Lane,
+    watch: Watch,
+}
+
+impl Sqlite {
+    /// Opens the file that `url` names, and makes it if it isn't there. Blocks for about a third of a
+    /// millisecond; for up to 5 s while other processes have the file locked.
+    ///
+    /// # Errors
+    /// - `Invalid`: the URL is wrong.
+    /// - `Misconfigured`: the file is on a file system that may be shared between machines, is another
+    ///   program's or a newer version's, is damaged, or is in use on another clock or under another name.
+    /// - `AccessDenied`, `Refused`, `Unavailable`, `TimedOut`: it can't be opened or written.
+    pub fn open(url: &str) -> Result<Self> {
+        Self::open_on(url, Box::new(ThisMachine))
+    }
+
+    fn open_on(url: &str, machine: Box<dyn Machine>) -> Result<Self> {
+        let database = Arc::new(Database::new(Options::parse(url)?, machine)?);
+        let lane = Lane::open(Arc::clone(&database)).map_err(|fault| fault.told(&database.place.path))?;
+        Ok(Self { watch: Watch::new(Arc::clone(&database)), lane, database })
+    }
+
+    /// The file, by its one true path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.database.place.path
+    }
+
+    /// The file that `sqlite:` names: `/var/lib/leasehold/locks.db` for root, else
+    /// `$XDG_STATE_HOME/leasehold/locks.db`, else `~/.local/state/leasehold/locks.db`.
+    ///
+    /// # Errors
+    /// `Invalid` if neither `XDG_STATE_HOME` nor `HOME` is set.
+    pub fn default_path() -> Result<PathBuf> {
+        place::default_path()
+    }
+
+    fn told(&self, fault: &Fault) -> Error {
+        fault.told(&self.database.place.path)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Sqlite {
+    fn traits(&self) -> Traits {
+        Traits { kind: "sqlite", smallest_ttl: Duration::from_secs(1), wake_ups: true }
+    }
+
+    fn for_keeper(&self) -> Arc<dyn Store> {
+        let database = Arc::clone(&self.database);
+        let (lane, watch) = (Lane::of_its_own(Arc::clone(&database)), Watch::new(Arc::clone(&database)));
+        Arc::new(Self { database, lane, watch })
+    }
+
+    fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(async move {
+            let claim = claim.clone();
+            let answer = self.lane.run(Kind::Claim, move |connection| leases::acquire(connection, &claim)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+
+    fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let waiter = waiter.clone();
+            match self.lane.run(Kind::End, move |connection| leases::leave(connection, &waiter)).await {
+                // The queue went with the file.
+                Err(Fault::NoFile | Fault::Torn) => Ok(()),
+                answer => answer.map_err(|fault| self.told(&fault)),
+            }
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
+        Box::pin(async move {
+            if leases.is_empty() {
+                return Vec::new();
+            }
+            let batch = leases.to_vec();
+            match self.lane.run(Kind::Renew, move |connection| leases::renew(connection, &batch)).await {
+                Ok(answers) => answers.into_iter().map(Ok).collect(),
+                // Others don't see these leases any more.
+                Err(Fault::NoFile | Fault::Torn) => leases.iter().map(|_| Ok(Renewal::Gone)).collect(),
+                Err(fault) => leases.iter().map(|_| Err(self.told(&fault))).collect(),
+            }
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
+        Box::pin(async move {
+            let lease = lease.clone();
+            match self.lane.run(Kind::End, move |connection| leases::release(connection, &lease, how)).await {
+                Err(Fault::NoFile | Fault::Torn) => Ok(Release::NotHeld),
+                answer => answer.map_err(|fault| self.told(&fault)),
+            }
+        })
+    }
+
+    fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async move { Ok(self.watch.subscribe(name)) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(async move {
+            let name = name.clone();
+            let answer = self.lane.run(Kind::Look, move |connection| leases::inspect(connection, &name)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
+        Box::pin(async move {
+            let answer = self.lane.run(Kind::Survey, |connection| leases::list(connection)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+
+    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(async move {
+            let name = name.clone();
+            let answer = self.lane.run(Kind::Claim, move |connection| leases::revoke(connection, &name, how)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async move {
+            let answer = self.lane.run(Kind::Survey, |connection| doctor::diagnose(connection)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+}

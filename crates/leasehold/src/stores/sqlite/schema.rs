@@ -1,0 +1,183 @@
+//! The tables, their version, and the mode of the file.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::boot::Identity;
+use super::fault::Fault;
+use crate::error::{Error, ErrorKind};
+
+/// `Leas`: what says in a file's header that it is ours.
+pub(super) const APPLICATION: i64 = 0x4C65_6173;
+
+/// What this build reads and writes.
+pub(super) const VERSION: i64 = 1;
+
+/// How to get from each version to the next; from 0, an empty file, to the first.
+const STEPS: [&str; VERSION as usize] = ["
+    create table leasehold_locks(
+        ns text not null, name text not null,
+        holder text,                 -- null: free, or with an end in the future kept after a release
+        label text not null,
+        token integer not null,      -- outlives every lease: a row is never deleted
+        granted integer not null,    -- CLOCK_BOOTTIME nanoseconds, as expires
+        expires integer not null,
+        revoked integer not null,
+        primary key(ns, name)
+    ) strict, without rowid;
+    create table leasehold_waiters(
+        ns text not null, name text not null,
+        holder text not null,
+        label text not null,
+        client integer not null,     -- which process waits, so that only that one is woken
+        ticket integer not null,
+        seen integer not null,
+        primary key(ns, name, holder)
+    ) strict, without rowid;
+    create index leasehold_queue on leasehold_waiters(ns, name, ticket);
+    create table leasehold_clock(
+        one integer primary key check(one = 1),
+        clock text not null,         -- whose CLOCK_BOOTTIME the times are
+        home text not null           -- under which name the file is used
+    ) strict;
+"];
+
+/// What a file's header says of its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub application: i64,
+    pub version: i64,
+}
+
+impl Header {
+    pub fn read(db: &Connection) -> rusqlite::Result<Self> {
+        let number = |pragma| db.pragma_query_value(None, pragma, |row| row.get(0));
+        Ok(Self { application: number("application_id")?, version: number("user_version")? })
+    }
+
+    fn is_current(self) -> bool {
+        self == Self { application: APPLICATION, version: VERSION }
+    }
+}
+
+/// Sees to it that the tables are there as this build knows them. Foreign and newer files are left untouched.
+/// Answers whether anything had to be made; a new file is `ours` from the start.
+pub(super) fn prepare(db: &mut Connection, ours: &Identity, shown: &str) -> Result<bool, Fault> {
+    let header = Header::read(db)?;
+    if !header.is_current() {
+        check(db, header, shown)?;
+    }
+    enforce_wal(db, shown)?;
+    if header.is_current() {
+        return Ok(false);
+    }
+    upgrade(db, ours, shown)?;
+    Ok(true)
+}
+
+fn check(db: &Connection, header: Header, shown: &str) -> Result<(), Fault> {
+    let misconfigured = |message: String| Err(Error::new(ErrorKind::Misconfigured, message).into());
+    if header.application == APPLICATION && header.version > VERSION {
+        return misconfigured(format!(
+            "{shown} was written by a newer Leasehold (format {}, this one knows {VERSION}); upgrade this one",
+            header.version
+        ));
+    }
+    let tables: i64 = db.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
+    let empty = header == Header { application: 0, version: 0 } && tables == 0;
+    if header.application != APPLICATION && !empty {
+        return misconfigured(format!("{shown} is another program's database; give Leasehold a file of its own"));
+    }
+    Ok(())
+}
+
+/// The mode is stored in the file; whoever opens it sees to it and checks, so that no two modes meet in one file.
+fn enforce_wal(db: &Connection, shown: &str) -> Result<(), Fault> {
+    let mode = |sql| db.query_row(sql, [], |row| row.get::<_, String>(0));
+    if mode("pragma journal_mode")? == "wal" {
+        return Ok(());
+    }
+    let now = mode("pragma journal_mode = wal")?;
+    if now == "wal" {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Misconfigured,
+        format!("{shown} can't be switched to a write-ahead log (its journal mode stays {now}); use another file"),
+    )
+    .into())
+}
+
+fn upgrade(db: &mut Connection, ours: &Identity, shown: &str) -> Result<(), Fault> {
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Somebody else may have done it meanwhile.
+    let header = Header::read(&change)?;
+    check(&change, header, shown)?;
+    let done = usize::try_from(header.version).unwrap_or(0);
+    for step in &STEPS[done.min(STEPS.len())..] {
+        change.execute_batch(step)?;
+    }
+    if done == 0 {
+        ours.store(&change)?;
+    }
+    change.pragma_update(None, "application_id", APPLICATION)?;
+    change.pragma_update(None, "user_version", VERSION)?;
+    change.commit().map_err(Fault::at_commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, Connection) {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Connection::open(dir.path().join("x.db")).unwrap();
+        (dir, db)
+    }
+
+    fn prepare(db: &mut Connection, shown: &str) -> Result<bool, Fault> {
+        super::prepare(db, &Identity::default(), shown)
+    }
+
+    fn refusal(db: &mut Connection) -> String {
+        prepare(db, "x.db").unwrap_err().told(std::path::Path::new("x.db")).to_string()
+    }
+
+    #[test]
+    fn an_empty_file_gets_the_tables_once() {
+        let (_dir, mut db) = file();
+        assert!(prepare(&mut db, "x.db").unwrap());
+        assert!(!prepare(&mut db, "x.db").unwrap());
+        assert!(Header::read(&db).unwrap().is_current());
+    }
+
+    #[test]
+    fn k04_a_newer_file_is_refused_and_left_alone() {
+        let (_dir, mut db) = file();
+        prepare(&mut db, "x.db").unwrap();
+        db.pragma_update(None, "user_version", VERSION + 1).unwrap();
+        let says = refusal(&mut db);
+        assert!(says.contains("newer") && says.contains("upgrade"), "{says}");
+        assert_eq!(Header::read(&db).unwrap().version, VERSION + 1);
+    }
+
+    #[test]
+    fn another_programs_database_is_refused_and_left_alone() {
+        let (_dir, mut db) = file();
+        db.execute_batch("create table theirs(x)").unwrap();
+        let says = refusal(&mut db);
+        assert!(says.contains("another program's"), "{says}");
+        let mode: String = db.query_row("pragma journal_mode", [], |row| row.get(0)).unwrap();
+        assert_eq!(mode, "delete");
+    }
+
+    #[test]
+    fn k04_the_mode_is_put_back() {
+        let (_dir, mut db) = file();
+        prepare(&mut db, "x.db").unwrap();
+        let mode: String = db.query_row("pragma journal_mode = delete", [], |row| row.get(0)).unwrap();
+        assert_eq!(mode, "delete");
+        prepare(&mut db, "x.db").unwrap();
+        let mode: String = db.query_row("pragma journal_mode", [], |row| row.get(0)).unwrap();
+        assert_eq!(mode, "wal");
+    }
+}

@@ -1,0 +1,1 @@
+//! What needs another machine than this one, or a look inside.
