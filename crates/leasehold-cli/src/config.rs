@@ -95,7 +95,7 @@ impl Config {
     pub fn shown(&self) -> String {
         let query = self.url.strip_prefix("sqlite:").map(|rest| rest.trim_start_matches("//"));
         let default = query.filter(|query| query.is_empty() || query.starts_with('?'));
-        match (default, stores::sqlite::default_path()) {
+        match (default, stores::sqlite::Sqlite::default_path()) {
             (Some(query), Ok(path)) => format!("sqlite://{}{query}", path.display()),
             _ => hide_secrets(&self.url),
         }

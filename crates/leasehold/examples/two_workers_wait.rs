@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold::{Locks, Ran, Result};
+use leasehold::{Guard, Locks, Ran, Result};
 
 static AT_WORK: AtomicBool = AtomicBool::new(false);
 
@@ -22,14 +22,14 @@ pub async fn main() -> Result<()> {
 
 async fn worker(name: &str, url: &str) -> Result<u64> {
     let locks = Locks::builder().job(name).connect(url)?;
-    let ran = locks.lock("report").run(async |guard| {
+    let work = async |guard: &Guard| {
         assert!(!AT_WORK.swap(true, Ordering::SeqCst), "never both at once");
         println!("{name} works");
         tokio::time::sleep(Duration::from_millis(100)).await; // The work.
         AT_WORK.store(false, Ordering::SeqCst);
         guard.token().number()
-    });
-    match ran.await? {
+    };
+    match locks.lock("report").run(work).await? {
         Ran::Done(token) => Ok(token),
         other => panic!("{name} waits for ever, so it runs: {other:?}"),
     }

@@ -190,7 +190,6 @@ impl Drop for Keeper {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the thread owns its share")]
 fn run_thread(shared: Arc<Shared>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -15,14 +15,13 @@ pub(super) fn run(database: &Database) {
 /// Answers how many pages are left that the next one has to move.
 fn attempt(database: &Database) -> Result<u32, Fault> {
     let db = plain(database)?;
-    db.busy_timeout(Duration::from_millis(50))?;
+    db.busy_timeout(LONGEST_WAIT)?;
     db.pragma_update(None, "synchronous", "normal")?;
-    let mut log = moved(&db, "passive")?;
-    if log.is_stubborn() {
-        // Many writers never leave a moment in which the whole log has been moved. This one makes them wait.
-        log = moved(&db, "restart")?;
-    }
-    if log.left() > 0 {
+    // Nobody is held up by the first. While it synced, others may have written, and a log starts over only when all
+    // of it has been moved: the second makes writers wait, but has little or nothing left to do.
+    moved(&db, "passive")?;
+    let log = moved(&db, "restart")?;
+    if log.pages > log.moved {
         return Ok(log.pages);
     }
     // The first write to a log that starts over waits for the disk. Let it be this one.
@@ -30,26 +29,19 @@ fn attempt(database: &Database) -> Result<u32, Fault> {
     Ok(0)
 }
 
+/// How long writers may be made to wait for somebody who reads for long.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
 /// How far a checkpoint got.
 struct Log {
     pages: u32,
     moved: u32,
 }
 
-impl Log {
-    fn left(&self) -> u32 {
-        self.pages.saturating_sub(self.moved)
-    }
-
-    fn is_stubborn(&self) -> bool {
-        self.left() > 0 && self.pages > 4 * LOG_PAGES
-    }
-}
-
 fn moved(db: &rusqlite::Connection, mode: &str) -> rusqlite::Result<Log> {
     db.query_row(&format!("pragma wal_checkpoint({mode})"), [], |row| {
-        // Both are -1 if it could not even begin.
-        let count = |index| row.get::<_, i64>(index).map(|n| u32::try_from(n).unwrap_or(0));
-        Ok(Log { pages: count(1)?, moved: count(2)? })
+        // Both are -1 if it could not even begin: then all of it is left.
+        let count = |index, unknown| row.get::<_, i64>(index).map(|n| u32::try_from(n).unwrap_or(unknown));
+        Ok(Log { pages: count(1, LOG_PAGES)?, moved: count(2, 0)? })
     })
 }

@@ -86,6 +86,10 @@ impl Connection {
         self.database.place.still_has(&self.files).map_err(|error| unseen(&self.database, &error))
     }
 
+    pub fn is_here(&self) -> Result<bool, Fault> {
+        self.database.place.has(&self.files).map_err(|error| unseen(&self.database, &error))
+    }
+
     /// Whether it waits while another process writes. It does when it has just been opened.
     pub fn be_patient(&self, patient: bool) {
         self.patience.patient.store(patient, Ordering::Relaxed);

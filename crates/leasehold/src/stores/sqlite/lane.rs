@@ -196,7 +196,7 @@ impl Inner {
             Err(TryLockError::WouldBlock) => return None,
         };
         let connection = slot.as_mut()?;
-        if !matches!(connection.still(), Ok(Still::Same)) {
+        if kind != Kind::End && !matches!(connection.is_here(), Ok(true)) {
             return None;
         }
         match what(connection) {

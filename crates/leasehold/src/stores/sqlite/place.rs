@@ -62,6 +62,10 @@ impl Place {
         Ok(Still::Same)
     }
 
+    pub fn has(&self, opened: &Files) -> io::Result<bool> {
+        Ok(inode(&self.path)? == Some(opened.db))
+    }
+
     /// Whether there is a file.
     pub fn exists(&self) -> io::Result<bool> {
         Ok(inode(&self.path)?.is_some())

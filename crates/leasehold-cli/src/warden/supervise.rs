@@ -1,0 +1,330 @@
+//! The wrapper's side: forks the warden, talks to it, and stands in for it should it fail.
+
+use std::{
+    ffi::{CString, OsString},
+    fs, io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        prctl::set_child_subreaper,
+        signal::{SigSet, Signal, kill},
+        socket::{AddressFamily, Shutdown, SockFlag, SockType, shutdown, socketpair},
+    },
+    unistd::{ForkResult, Pid, fork, getpid},
+};
+
+use super::{
+    end::{Cut, End, Fatal, Status},
+    found::Found,
+    inside::be_the_warden,
+    message::{self, Change, Message, Received},
+    page::{Deadlines, Page, State, boottime, nanos},
+    sources::Sources,
+    sys::{self, Waited},
+    tree,
+};
+
+/// How long after the KILL is due we wait for the warden before we continue it, and then before we take its place.
+const LATE: Duration = Duration::from_millis(100);
+
+/// How long a job that nobody else could continue is left stopped. It may stop again at once, so not at once.
+const STOPPED: Duration = Duration::from_millis(100);
+
+/// How a run is to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The grace (`--kill-after`): how long after TERM the KILL comes, where a run is ended early or where what an
+    /// ordered end left behind is cleared.
+    pub kill_after: Duration,
+    /// Wait for everything that the job started, not only for the job itself.
+    pub wait_group: bool,
+    /// Several runs, one after another (`--forever`): the warden stays when one is over.
+    pub again: bool,
+}
+
+/// The wrapper's handle of its warden.
+///
+/// While it lives, all children of this process are reaped by it: nothing else here may start any.
+///
+/// # On drop
+/// The warden kills whatever still runs and ends; drop waits for that. Drop it before `exit`.
+#[derive(Debug)]
+pub struct Warden {
+    page: &'static Page,
+    socket: Arc<OwnedFd>,
+    found: Found,
+    grace: Duration,
+    /// `None` once it is reaped.
+    pid: Option<Pid>,
+    sources: Sources,
+    /// Somebody told the job to end. The second one has it killed.
+    ordered: bool,
+    /// What the terminal sent meanwhile.
+    by_terminal: SigSet,
+    /// The warden missed its deadline and was continued.
+    continued: bool,
+}
+
+impl Warden {
+    /// Forks the warden, which waits until it is told to [`run`](Self::run) `argv` (the program and its arguments).
+    ///
+    /// To be called while the process has one thread only, so before the runtime and the store. It starts in parallel.
+    ///
+    /// # Errors
+    /// Where the system refuses a process, a page or a descriptor.
+    pub fn fork(found: Found, argv: Vec<OsString>, options: Options) -> io::Result<Warden> {
+        debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "forked before any thread");
+        let argv = argv.into_iter().map(|argument| CString::new(argument.into_vec())).collect::<Result<Vec<_>, _>>()?;
+        let page = Page::map()?;
+        let (ours, wardens) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+        let wrapper = getpid();
+
+        // SAFETY: this process has one thread, so the child may go on as any program does.
+        #[expect(unsafe_code, reason = "fork is unsafe where there are threads")]
+        let forked = unsafe { fork() }?;
+        let ForkResult::Parent { child } = forked else {
+            drop(ours); // first: as long as we hold it we can't see its other holder die
+            be_the_warden(page, wardens, wrapper, found, argv, options);
+        };
+
+        set_child_subreaper(true)?;
+        let sources = Sources::new(&ours)?;
+        Ok(Warden {
+            page,
+            socket: Arc::new(ours),
+            found,
+            grace: options.kill_after,
+            pid: Some(child),
+            sources,
+            ordered: false,
+            by_terminal: SigSet::empty(),
+            continued: false,
+        })
+    }
+
+    /// The deadlines, for whoever renews the lease. Until they are set they are over.
+    pub fn deadlines(&self) -> Deadlines {
+        Deadlines::new(self.page, Arc::clone(&self.socket), self.grace)
+    }
+
+    /// Resolves when a signal asks us to give up, while nothing runs yet. Ctrl-Z stops us, and `fg` lets us go on.
+    ///
+    /// # Cancel safety
+    /// A signal is lost if this resolves and the answer is not looked at; otherwise nothing is:
+    /// [`run`](Self::run) looks for a waiting signal first.
+    pub async fn stop_requested(&mut self) -> Fatal {
+        loop {
+            if let Some(fatal) = self.waiting_signal() {
+                return fatal;
+            }
+            self.sources.woken().await;
+        }
+    }
+
+    /// Starts the job, unless its time is over, and stays with it until it, and where ordered its tree, is gone.
+    ///
+    /// The job gets the inherited environment with `env` over it and without `remove`. It is told to end and killed
+    /// at the instants of [`deadlines`](Self::deadlines), which must be set before. When this returns, whatever the
+    /// answer, the lease may be given back; except where the answer says that something can't be killed.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the job running; dropping the [`Warden`] kills it.
+    pub async fn run(&mut self, env: &[(OsString, OsString)], remove: &[OsString]) -> End {
+        if let Some(fatal) = self.waiting_signal() {
+            return End::NeverStarted(fatal);
+        }
+        if let Err(error) = self.start(env, remove) {
+            return self.not_started(error);
+        }
+        let end = self.supervise().await;
+        self.page.forget();
+        if !matches!(end, End::Exited(_)) {
+            self.found.restore_terminal();
+        }
+        end
+    }
+
+    /// Whether a signal asks us to give up. For the time before the job runs.
+    fn waiting_signal(&mut self) -> Option<Fatal> {
+        while let Some((signal, code)) = self.sources.next_signal() {
+            match signal {
+                Signal::SIGCHLD => self.reap(),
+                Signal::SIGCONT => {}
+                Signal::SIGTSTP => {
+                    self.found.stop();
+                }
+                ignored if sys::is_ignored(ignored) => {}
+                fatal => return Some(Fatal { signal: fatal as i32, by_terminal: code == libc::SI_KERNEL }),
+            }
+        }
+        None
+    }
+
+    fn start(&mut self, env: &[(OsString, OsString)], remove: &[OsString]) -> nix::Result<()> {
+        self.ordered = false;
+        self.continued = false;
+        self.by_terminal = SigSet::empty();
+        let set = env.iter().map(|(name, value)| Change::Set(name.clone(), value.clone()));
+        let removed = remove.iter().map(|name| Change::Remove(name.clone()));
+        self.tell(&Message::Start(set.chain(removed).collect()))
+    }
+
+    fn not_started(&mut self, error: Errno) -> End {
+        match error {
+            Errno::EPIPE | Errno::ECONNRESET => self.take_over(),
+            error => End::NotStarted(error),
+        }
+    }
+
+    /// From the start of the job to its end.
+    async fn supervise(&mut self) -> End {
+        self.watch_the_warden();
+        loop {
+            while let Some((signal, code)) = self.sources.next_signal() {
+                self.hand_on(signal, code);
+            }
+            while let Received::Message(message) = message::receive(self.socket.as_raw_fd()) {
+                if message == Message::Stopped {
+                    self.stop_too().await;
+                }
+            }
+            if self.page.state().is_over() {
+                return self.end();
+            }
+            if self.pid.is_none() || self.watch_the_warden() {
+                return self.take_over();
+            }
+            self.sources.woken().await;
+        }
+    }
+
+    /// Hands a signal on to the job; the second one that tells it to end has it killed.
+    ///
+    /// A hang-up is none of these: daemons take it for "read your configuration again", and some supervisors send it
+    /// on top of a TERM.
+    fn hand_on(&mut self, signal: Signal, code: i32) {
+        let message = match signal {
+            Signal::SIGCHLD => return self.reap(),
+            Signal::SIGCONT => Message::Continue,
+            _ => {
+                if code == libc::SI_KERNEL {
+                    self.by_terminal.add(signal);
+                }
+                if self.found.terminal_told_job(signal, code) {
+                    return;
+                }
+                let order = matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT)
+                    && !sys::is_ignored(signal);
+                let second = order && self.ordered;
+                self.ordered |= order;
+                if second { Message::Kill } else { Message::Forward { signal, order } }
+            }
+        };
+        let _ = self.tell(&message);
+    }
+
+    /// The terminal stopped the job: stop as well, for it is us that the shell looks at. The SIGCONT that ends this is
+    /// handed on like any other signal.
+    async fn stop_too(&mut self) {
+        if !self.page.job().is_some_and(tree::is_stopped) {
+            return; // somebody has continued it since
+        }
+        if !self.found.stop() {
+            tokio::time::sleep(STOPPED).await;
+            let _ = self.tell(&Message::Continue);
+        }
+    }
+
+    /// Reaps all children: the warden, and as PID 1 or after the warden's death whatever falls to us.
+    fn reap(&mut self) {
+        loop {
+            match sys::wait_any() {
+                Waited::Ended(pid, _) if Some(pid) == self.pid => self.pid = None,
+                Waited::Stopped(pid, _) if Some(pid) == self.pid => self.signal_warden(Signal::SIGCONT),
+                Waited::Ended(..) | Waited::Stopped(..) => {}
+                Waited::NoNews | Waited::NoChildren => return,
+            }
+        }
+    }
+
+    /// Looks after the warden at the instant when it should have killed the job: continues it, and if that doesn't
+    /// help kills it. Then, `true`, the rest is ours.
+    fn watch_the_warden(&mut self) -> bool {
+        let late = nanos(LATE);
+        let patience = match self.page.state() {
+            State::Killing => nanos(tree::PATIENCE).saturating_add(late),
+            _ => late,
+        };
+        let due = self.page.due().kill_at.saturating_add(patience);
+        let (first, second) = (due, due.saturating_add(late));
+        let now = boottime();
+        if now >= first && !self.continued {
+            self.continued = true;
+            self.signal_warden(Signal::SIGCONT);
+        }
+        self.sources.wake_at(if self.continued { second } else { first });
+        now >= second
+    }
+
+    /// The warden is dead, or has to be: what it had below it falls to us, and is killed.
+    fn take_over(&mut self) -> End {
+        self.signal_warden(Signal::SIGKILL);
+        let strangers = self.found.strangers().to_vec();
+        let dead = tree::kill_all(&strangers, || {
+            self.reap();
+            tree::own_children().iter().all(|child| strangers.contains(child))
+        });
+        let over = boottime() >= self.page.due().kill_at;
+        match self.page.cut().or(over.then_some(Cut::Deadline)) {
+            _ if !dead => End::Unkillable(tree::everybody(&strangers)),
+            Some(why) => End::Cut { why, job: None },
+            None => End::WardenLost,
+        }
+    }
+
+    /// What the warden left in the page.
+    fn end(&self) -> End {
+        let status = Status::from_raw(self.page.status());
+        match (self.page.state(), self.page.cut(), status) {
+            (State::Unkillable, ..) => End::Unkillable(tree::everybody(self.found.strangers())),
+            (State::NotStarted, ..) => End::NotStarted(Errno::from_raw(self.page.errno())),
+            (State::TooLate, cut, _) => End::Cut { why: cut.unwrap_or(Cut::Deadline), job: None },
+            (_, Some(why), job) => End::Cut { why, job: Some(job) },
+            (_, None, Status::Exited(code)) => End::Exited(code),
+            (_, None, Status::Signaled(signal)) => {
+                let by_terminal = Signal::try_from(signal).is_ok_and(|signal| self.by_terminal.contains(signal));
+                End::Signaled(Fatal { signal, by_terminal })
+            }
+        }
+    }
+
+    /// Safe by pid: nobody but [`reap`](Self::reap) waits for it.
+    fn signal_warden(&self, signal: Signal) {
+        if let Some(warden) = self.pid {
+            let _ = kill(warden, signal);
+        }
+    }
+
+    fn tell(&self, message: &Message) -> nix::Result<()> {
+        message::send(self.socket.as_raw_fd(), message)
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+        while self.pid.is_some() {
+            self.reap();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
