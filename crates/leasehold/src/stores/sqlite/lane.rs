@@ -196,7 +196,7 @@ impl Inner {
             Err(TryLockError::WouldBlock) => return None,
         };
         let connection = slot.as_mut()?;
-        if kind != Kind::End && !matches!(connection.is_here(), Ok(true)) {
+        if kind != Kind::End && !connection.seems_current() {
             return None;
         }
         match what(connection) {

@@ -53,7 +53,7 @@ impl Place {
 
     /// Whether the files that were opened are those that are there now.
     pub fn still_has(&self, opened: &Files) -> io::Result<Still> {
-        if inode(&self.path)? != Some(opened.db) {
+        if !self.has(opened)? {
             return Ok(Still::Replaced);
         }
         if inode(&self.wal)? != Some(opened.wal) || inode(&self.shm)? != Some(opened.shm) {
@@ -62,6 +62,7 @@ impl Place {
         Ok(Still::Same)
     }
 
+    /// Whether the database that was opened is the one that is there now.
     pub fn has(&self, opened: &Files) -> io::Result<bool> {
         Ok(inode(&self.path)? == Some(opened.db))
     }
