@@ -2,7 +2,7 @@
 //!
 //! | part | for |
 //! |---|---|
-//! | [`conformance`] | the contract of [`Store`](leasehold::Store), a test for each line; [`conformance!`] runs them over a store of yours |
+//! | [`mod@conformance`] | the contract of [`Store`](leasehold::Store), a test for each line; [`conformance!`] runs them over a store of yours |
 //! | [`Faulty`] | a store whose requests and replies are lost, late or refused as a test says |
 //! | [`PausedClock`] | leases that end without anybody waiting for it |
 //! | [`history`] | what many processes say they held, and whether it can be true |

@@ -114,7 +114,7 @@ fn run_on(
     });
 }
 
-/// Makes one test of each case of the [conformance suite](crate::conformance): `conformance!(name, store)`.
+/// Makes one test of each case of the [conformance suite](mod@crate::conformance): `conformance!(name, store)`.
 ///
 /// `store` is an expression for an `Arc<dyn Store>` or a [`Subject`](crate::conformance::Subject); it is evaluated
 /// for each test, on the runtime of that test, and may `await`. `conformance!(name, paused, store)` runs the
