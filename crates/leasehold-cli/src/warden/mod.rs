@@ -34,7 +34,9 @@
 //! Read [`supervise`] for the wrapper's side, [`inside`] and [`watch`] for the warden's.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("`leasehold run` needs Linux: no other system hands a dead job's orphans to a subreaper, and without one a job could outlive its lease unseen");
+compile_error!(
+    "`leasehold run` needs Linux: no other system hands a dead job's orphans to a subreaper, and without one a job could outlive its lease unseen"
+);
 
 mod end;
 mod found;

@@ -84,8 +84,12 @@ impl Warden {
         debug_assert_eq!(fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "forked before any thread");
         let argv = argv.into_iter().map(|argument| CString::new(argument.into_vec())).collect::<Result<Vec<_>, _>>()?;
         let page = Page::map()?;
-        let (ours, wardens) =
-            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+        let (ours, wardens) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+        )?;
         let wrapper = getpid();
 
         // SAFETY: this process has one thread, so the child may go on as any program does.
@@ -222,8 +226,8 @@ impl Warden {
                 if self.found.terminal_told_job(signal, code) {
                     return;
                 }
-                let order = matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT)
-                    && !sys::is_ignored(signal);
+                let order =
+                    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) && !sys::is_ignored(signal);
                 let second = order && self.ordered;
                 self.ordered |= order;
                 if second { Message::Kill } else { Message::Forward { signal, order } }

@@ -60,7 +60,8 @@ fn p06_a_lost_lease_is_told_with_term_then_kill() {
 #[test]
 fn a_job_that_ends_in_the_grace_has_still_lost() {
     let lease = Lease::new();
-    let mut run = lease.run().ttl("1s").sh("trap 'exit 0' TERM; echo up >$DIR/up; while :; do sleep 0.01; done").start();
+    let mut run =
+        lease.run().ttl("1s").sh("trap 'exit 0' TERM; echo up >$DIR/up; while :; do sleep 0.01; done").start();
     lease.until_written("up", "up");
     lease.lose_store();
     assert_eq!(run.code(), 76);
@@ -70,7 +71,11 @@ fn a_job_that_ends_in_the_grace_has_still_lost() {
 #[test]
 fn a_stopped_job_hears_of_the_deadline() {
     let lease = Lease::new();
-    let mut run = lease.run().ttl("1s").sh("trap 'echo told >$DIR/told; exit' TERM; echo up >$DIR/up; while :; do sleep 0.01; done").start();
+    let mut run = lease
+        .run()
+        .ttl("1s")
+        .sh("trap 'echo told >$DIR/told; exit' TERM; echo up >$DIR/up; while :; do sleep 0.01; done")
+        .start();
     lease.until_written("up", "up");
     send(run.job_leader(), Signal::SIGSTOP);
     lease.lose_store();
@@ -114,7 +119,8 @@ fn l08_a_stopped_runner_does_nothing_when_it_wakes() {
 #[test]
 fn m05_a_paused_batch_is_stopped_and_knows_its_fence() {
     let lease = Lease::new();
-    let pay = "echo $LEASEHOLD_TOKEN >>$DIR/fences; while :; do echo $LEASEHOLD_TOKEN paid >>$DIR/paid; sleep 0.01; done";
+    let pay =
+        "echo $LEASEHOLD_TOKEN >>$DIR/fences; while :; do echo $LEASEHOLD_TOKEN paid >>$DIR/paid; sleep 0.01; done";
     let mut run = lease.run().ttl("1s").sh(pay).start();
     lease.until_written("paid", "paid");
     let warden = run.warden().unwrap();
@@ -227,7 +233,7 @@ fn a_tree_of_three_hundred_is_killed() {
 #[test]
 fn an_idle_warden_uses_no_cpu() {
     let lease = Lease::new();
-    let run = lease.run().sh("sleep 1000").start();
+    let run = lease.run().command(&["sleep", "1000"]).start();
     run.until_job_has(1);
     let warden = run.warden().unwrap();
     let switches = || {

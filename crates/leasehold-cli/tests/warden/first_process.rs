@@ -42,7 +42,8 @@ fn p09_orphans_from_outside_are_reaped() {
     let mut run = lease.run().inside(CONTAINER).sh("echo up >$DIR/up; sleep 1000").start();
     lease.until_written("up", "up");
     let first = run.processes().into_iter().find(|pid| inner_pid(*pid) == Some(1)).unwrap();
-    let enter = ["-t", &first.to_string(), "-U", "-p", "-m", "--preserve-credentials", "sh", "-c", "(sleep 0.1 &) ; exit 0"];
+    let enter =
+        ["-t", &first.to_string(), "-U", "-p", "-m", "--preserve-credentials", "sh", "-c", "(sleep 0.1 &) ; exit 0"];
     assert!(Command::new("nsenter").args(enter).status().unwrap().success());
 
     let below = || pids().filter(|pid| parent_of(*pid) == Some(first)).count();

@@ -138,13 +138,10 @@ impl<'a> Wrapped<'a> {
         let run = ["run", "job", "--store", &store, "--ttl", self.ttl, "--kill-after", self.grace];
         let all = [env!("CARGO_BIN_EXE_leasehold")].iter().chain(&run).chain(&self.options).chain(&["--"]).chain(job);
         let all: Vec<&str> = all.copied().collect();
-        let mut command = match self.outer {
-            None => Command::new(all[0]),
-            Some(script) => Command::new("bash"),
-        };
+        let mut command = Command::new(if self.outer.is_some() { "bash" } else { all[0] });
         match self.outer {
-            None => command.args(&all[1..]),
             Some(script) => command.args(["-c", &script.replace("$RUN", r#""$@""#), "outer"]).args(&all),
+            None => command.args(&all[1..]),
         };
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         command.env(MARK, &mark).env("DIR", self.lease.directory.path());
@@ -209,19 +206,27 @@ impl Running {
 
     /// The warden: the wrapper's only child.
     pub fn warden(&self) -> Option<i32> {
-        self.processes().into_iter().find(|pid| parent_of(*pid) == Some(self.pid()))
+        self.warden_and_job().0
     }
 
     /// The job's living processes.
     pub fn job(&self) -> Vec<i32> {
-        let warden = self.warden();
-        self.processes().into_iter().filter(|pid| *pid != self.pid() && Some(*pid) != warden).collect()
+        self.warden_and_job().1
+    }
+
+    /// From one look: between two, the warden might be born and be taken for the job.
+    fn warden_and_job(&self) -> (Option<i32>, Vec<i32>) {
+        let mut others = self.processes();
+        others.retain(|pid| *pid != self.pid());
+        let warden = others.iter().copied().find(|pid| parent_of(*pid) == Some(self.pid()));
+        others.retain(|pid| Some(*pid) != warden);
+        (warden, others)
     }
 
     /// The direct child of the warden.
     pub fn job_leader(&self) -> i32 {
-        let warden = self.warden();
-        *self.job().iter().find(|pid| parent_of(**pid) == warden && warden.is_some()).unwrap()
+        let (warden, job) = self.warden_and_job();
+        job.into_iter().find(|pid| parent_of(*pid) == warden).expect("the job has a leader")
     }
 
     #[track_caller]
@@ -232,7 +237,7 @@ impl Running {
     /// Waits until nothing is left but the wrapper; says how long it took.
     #[track_caller]
     pub fn until_job_is_dead(&self) -> Duration {
-        until("the job is dead", || self.processes().iter().all(|pid| *pid == self.pid() || Some(*pid) == self.warden()))
+        until("the job is dead", || self.job().is_empty())
     }
 
     /// Waits until nothing at all is left; says how long it took.
@@ -286,7 +291,8 @@ pub fn marked(mark: &str) -> Vec<i32> {
     pids()
         .filter(|pid| {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == wanted) && state(*pid).is_some_and(|state| state != 'Z')
+            environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+                && state(*pid).is_some_and(|state| state != 'Z')
         })
         .collect()
 }

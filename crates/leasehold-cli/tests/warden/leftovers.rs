@@ -64,7 +64,8 @@ fn what_a_crash_leaves_is_asked_first() {
 #[test]
 fn an_ordered_end_leaves_nothing_behind() {
     let lease = Lease::new();
-    let script = "(trap '' TERM; exec setsid sleep 1000) & trap 'exit 7' TERM; echo up >$DIR/up; while :; do sleep 0.01; done";
+    let script =
+        "(trap '' TERM; exec setsid sleep 1000) & trap 'exit 7' TERM; echo up >$DIR/up; while :; do sleep 0.01; done";
     let mut run = lease.run().grace("200ms").sh(script).start();
     lease.until_written("up", "up");
     run.send(Signal::SIGTERM);

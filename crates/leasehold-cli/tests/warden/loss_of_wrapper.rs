@@ -39,7 +39,11 @@ fn a_killed_warden_takes_the_whole_tree_along() {
 #[test]
 fn killing_the_group_of_the_wrapper_takes_the_tree_along() {
     let lease = Lease::new();
-    let mut run = lease.run().sh(STUBBORN_TREE).before_exec(|| nix::unistd::setpgid(nix::unistd::Pid::from_raw(0), nix::unistd::Pid::from_raw(0)).unwrap()).start();
+    let mut run = lease
+        .run()
+        .sh(STUBBORN_TREE)
+        .before_exec(|| nix::unistd::setpgid(nix::unistd::Pid::from_raw(0), nix::unistd::Pid::from_raw(0)).unwrap())
+        .start();
     run.until_job_has(STUBBORN);
     send(-run.pid(), Signal::SIGKILL);
     run.until_all_dead();
@@ -50,9 +54,9 @@ fn killing_the_group_of_the_wrapper_takes_the_tree_along() {
 #[test]
 fn a_wrapper_killed_while_it_waits_leaves_nothing() {
     let lease = Lease::new();
-    let holder = lease.run().sh("sleep 1000").start();
+    let holder = lease.run().command(&["sleep", "1000"]).start();
     holder.until_job_has(1);
-    let mut run = lease.run().option("--wait").sh("sleep 1000").start();
+    let mut run = lease.run().option("--wait").command(&["sleep", "1000"]).start();
     until("the warden is there", || run.warden().is_some());
     run.send(Signal::SIGKILL);
     run.until_all_dead();
@@ -63,7 +67,7 @@ fn a_wrapper_killed_while_it_waits_leaves_nothing() {
 #[test]
 fn a_warden_killed_while_it_waits_starts_nothing() {
     let lease = Lease::new();
-    let mut holder = lease.run().sh("sleep 1000").start();
+    let mut holder = lease.run().command(&["sleep", "1000"]).start();
     holder.until_job_has(1);
     let mut run = lease.run().option("--wait").sh("echo ran >$DIR/ran").start();
     until("the warden is there", || run.warden().is_some());
@@ -83,7 +87,8 @@ fn children_from_before_are_spared() {
     let mut run = lease.run().inside("sleep 1234 & echo $! >$DIR/stranger; exec $RUN").sh(STUBBORN_TREE).start();
     run.until_job_has(STUBBORN + 1);
     let stranger: i32 = lease.read("stranger").trim().parse().unwrap();
-    let warden = run.processes().into_iter().find(|pid| parent_of(*pid) == Some(run.pid()) && *pid != stranger).unwrap();
+    let warden =
+        run.processes().into_iter().find(|pid| parent_of(*pid) == Some(run.pid()) && *pid != stranger).unwrap();
     send(warden, Signal::SIGKILL);
     assert_eq!(run.code(), 70);
     assert_eq!(run.processes(), [stranger]);

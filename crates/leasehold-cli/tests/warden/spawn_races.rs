@@ -16,7 +16,7 @@ fn pause(round: u32) -> Duration {
 fn p04_term_around_the_start_leaves_no_job() {
     let lease = Lease::new();
     for round in 0..rounds() {
-        let mut run = lease.run().sh("sleep 1000").start();
+        let mut run = lease.run().command(&["sleep", "1000"]).start();
         sleep(pause(round));
         run.send(SIGTERM);
         let code = run.code();
@@ -31,9 +31,9 @@ fn p04_term_around_the_start_leaves_no_job() {
 fn p04_term_at_the_grant_leaves_no_job() {
     let lease = Lease::new();
     for round in 0..rounds() {
-        let mut holder = lease.run().sh("sleep 1000").start();
+        let mut holder = lease.run().command(&["sleep", "1000"]).start();
         holder.until_job_has(1);
-        let mut waiter = lease.run().option("--wait").sh("sleep 1000").start();
+        let mut waiter = lease.run().option("--wait").command(&["sleep", "1000"]).start();
         until("the warden is there", || waiter.warden().is_some());
         holder.send(SIGTERM);
         sleep(pause(round) * 2);

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal::{self, *};
 use crate::harness::*;
 
 fn holder(lease: &Lease) -> Running {
-    let holder = lease.run().sh("sleep 1000").start();
+    let holder = lease.run().command(&["sleep", "1000"]).start();
     holder.until_job_has(1);
     holder
 }
@@ -34,7 +34,7 @@ fn a_signal_while_waiting_gives_up() {
 #[test]
 fn a_stopped_waiter_goes_on() {
     let lease = Lease::new();
-    let mut holder = holder(&lease);
+    let holder = holder(&lease);
     let mut waiter = {
         let group = || {
             let zero = nix::unistd::Pid::from_raw(0);
