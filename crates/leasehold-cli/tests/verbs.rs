@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 use std::time::Duration;
 use std::{ffi::OsStr, fs};
 
@@ -29,7 +30,7 @@ fn status_tells_of_a_free_lock() {
 fn status_tells_of_a_held_lock() {
     let bench = Bench::new();
     let held = bench.take("a");
-    bench.wait_for("a");
+    let _waiter = bench.wait_for("a");
     let ran = bench.run(["status", "a"]);
     ran.says(&["a is held", "web-3/41/backup", &held.holder(), "since", "ttl left 5", "waiting  1", &bench.url()]);
     assert!(!ran.stdout.contains('\u{1b}'), "a label must not drive the terminal: {ran:?}");
@@ -279,11 +280,31 @@ fn secrets_are_never_shown() {
 fn a_store_that_cannot_be_opened_has_its_code() {
     let bench = Bench::new();
     bench.write("file", "");
-    let ran = bench.run(["ls", "--store", &format!("sqlite://{}", bench.path("file/locks.db").display())]);
-    assert!([69, 77, 78].contains(&ran.code) && ran.stderr.starts_with("leasehold: "), "{ran:?}");
+    let at = |path: &str| bench.run(["status", "a", "--store", &format!("sqlite://{}", bench.path(path).display())]);
+    at("file/locks.db").fails(78, &["file"]);
+    at("none/locks.db").fails(78, &["none", "create it"]);
     bench.write("locks.db", &"this is no database. ".repeat(100));
-    let ran = bench.run(["status", "a"]);
-    assert!([69, 78].contains(&ran.code) && ran.stderr.contains("locks.db"), "{ran:?}");
+    at("locks.db").fails(78, &["locks.db"]);
+    let options = bench.run(["status", "a", "--store", "sqlite:x.db?ttl=3"]);
+    options.fails(64, &["no option \"ttl\"", "namespace"]);
+}
+
+#[test]
+fn a_store_of_somebody_else_is_77() {
+    let bench = Bench::new();
+    let _held = bench.take("a");
+    // Root may do everything, so root asks as somebody else. Others can't, and a checkout may be root's alone.
+    let nobody = |arg: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", "--", env!("CARGO_BIN_EXE_leasehold"), arg]);
+        command.env_clear().env("LEASEHOLD_STORE", bench.url()).current_dir("/");
+        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command
+    };
+    if nobody("--version").output().is_ok_and(|output| output.status.success()) {
+        ran(&mut nobody("ls")).fails(77, &["locks.db"]);
+        ran(nobody("ls").env("LEASEHOLD_STORE", "")).fails(78, &["HOME", "sqlite:///"]);
+    }
 }
 
 #[test]
@@ -315,9 +336,9 @@ fn completions_can_be_loaded() {
         let script = bench.run(["completions", shell]);
         script.says(&["leasehold", "at-least-for"]);
         let file = bench.write(shell, &script.stdout);
-        let is_here = || std::process::Command::new(shell).arg("-c").arg(":").status().is_ok();
+        let is_here = || Command::new(shell).arg("-c").arg(":").status().is_ok();
         if check && (shell == "bash" || is_here()) {
-            let syntax = ran(std::process::Command::new(shell).arg("-n").arg(file));
+            let syntax = ran(Command::new(shell).arg("-n").arg(file));
             assert!(syntax.code == 0 && syntax.stderr.is_empty(), "{syntax:?}");
         }
     }

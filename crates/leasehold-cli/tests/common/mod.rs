@@ -5,11 +5,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Attempt, Claim, Ended, HolderId, LeaseKey, LockName, Place, Store, stores};
+use leasehold::{Attempt, Claim, Ended, HolderId, LeaseKey, LockName, Store, stores};
 use tempfile::TempDir;
 
 /// A directory with a store in it, in which the command is started.
@@ -64,7 +64,7 @@ impl Bench {
     /// Somebody else takes a lock of the store, for a TTL of 60 s that nobody renews.
     pub fn take(&self, name: &str) -> Held<'_> {
         let store = stores::open(&self.url()).unwrap();
-        let claim = claim(name, None);
+        let claim = claim(name);
         let Attempt::Granted(grant) = self.runtime.block_on(store.try_acquire(&claim)).unwrap() else {
             panic!("{name} is not free")
         };
@@ -76,21 +76,35 @@ impl Bench {
         }
     }
 
-    /// Somebody else waits for a lock; counts as waiting for a second.
-    pub fn wait_for(&self, name: &str) {
-        let store = stores::open(&self.url()).unwrap();
-        let attempt = self.runtime.block_on(store.try_acquire(&claim(name, Some(Place::default())))).unwrap();
-        assert!(matches!(attempt, Attempt::Held(_)));
+    /// Somebody else waits for a lock; comes back once the store knows of it.
+    pub fn wait_for(&self, name: &str) -> Waiter {
+        let waiter = Waiter(self.command(["run", name, "--wait", "-q", "--", "true"]).spawn().unwrap());
+        for _ in 0..1000 {
+            if self.run(["status", name, "--json"]).json()["waiting"] == 1 {
+                return waiter;
+            }
+        }
+        panic!("nobody waits for {name}")
     }
 }
 
-fn claim(name: &str, queue: Option<Place>) -> Claim {
+/// Somebody who waits for a lock, until dropped.
+pub struct Waiter(Child);
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn claim(name: &str) -> Claim {
     Claim {
         name: LockName::new(name).unwrap(),
         holder: HolderId::fresh(),
         label: "web-3/41/backup\u{1b}[2J".into(),
         ttl: Duration::from_secs(60),
-        queue,
+        queue: None,
     }
 }
 
