@@ -60,7 +60,7 @@ fn sqlite(dir: &std::path::Path, synchronous: &str, pairs: usize, rounds: usize)
     by_hand.sort_unstable();
     println!("sqlite {synchronous:6}  by hand  {:>9.2?} per pair", by_hand[rounds / 2]);
     for (face, mut times) in results {
-        times.sort_by(|a, b| a.0.cmp(&b.0));
+        times.sort_by_key(|time| time.0);
         let middle = times[rounds / 2].0;
         times.sort_by(|a, b| a.1.total_cmp(&b.1));
         println!("sqlite {synchronous:6}  {face:8} {middle:>9.2?} per pair  x{:.2}", times[rounds / 2].1);

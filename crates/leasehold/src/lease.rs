@@ -115,7 +115,7 @@ pub struct Holding {
     /// The holder; none while a minimum hold runs out after the release, or while the name is free and
     /// kept for the first waiter.
     pub holder: Option<HolderId>,
-    /// The holder's label, for people.
+    /// The holder's label, for people; the last holder's if nobody holds it.
     pub label: String,
     /// The token of the last grant.
     pub token: FencingToken,
@@ -125,7 +125,7 @@ pub struct Holding {
     pub remaining: Duration,
     /// An operator has revoked it: renewals are refused, it ends with its TTL or its release.
     pub revoked: bool,
-    /// In answer to a claim: how many stand before the claimant. In a listing: how many wait in all.
+    /// In answer to a claim: how many waiters stand before the claimant, the holder not counted. Else: how many wait.
     pub waiting: u64,
     /// In answer to a claim that queues: the claimant's ticket.
     pub ticket: Option<u64>,
@@ -144,7 +144,7 @@ pub struct LeaseKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Renewal {
-    /// The lease ends one TTL after the store saw this.
+    /// The lease ends one TTL after the store saw this, or later if an overtaken renewal had promised more.
     Renewed,
     /// It had ended: its time was over, somebody took it, or its row or file is gone.
     Gone,

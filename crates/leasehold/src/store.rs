@@ -22,7 +22,8 @@ use crate::name::LockName;
 /// - *Exclusive*: at most one unexpired lease of a name.
 /// - *Atomic in the store*: a script, a transaction, one statement; never read here and written later.
 /// - *Idempotent per holder*: the same claim sent again gets the same token, and its end moves to
-///   max(end, now + TTL). Order: same holder alive → same grant; then the queue; then the lease.
+///   max(end, now + TTL). Order: same holder alive → same grant; then the queue; then the lease. A holder that
+///   was revoked is answered `Held`: asking again must not undo what an operator did.
 /// - *Late calls are harmless*: renew and release by a past holder change nothing and say so.
 /// - *Renew never acquires*: a lease whose time is over is gone, even if nobody has taken it since.
 /// - *The store's clock*: a claim carries a duration; whether a lease is over is judged where it lives.
@@ -55,7 +56,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Hints that a name may be free. Missing one costs delay, never a hang: whoever waits also polls.
     fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>>;
 
-    /// Who holds a name; none if nobody does.
+    /// Who holds a name; none if nobody does. A name that nobody holds but that is kept (a minimum hold) or waited
+    /// for is told too, with no holder.
     fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>>;
 
     /// Every name that is held or waited for, in order of name.

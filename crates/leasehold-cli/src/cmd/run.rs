@@ -246,11 +246,11 @@ impl Teller {
                 self.failures.store(0, Ordering::Relaxed);
                 self.say(format_args!("renewed {name}; {} were left", span(*margin)));
             }
-            Event::RenewalFailed { name, error, remaining, .. } => {
-                // One failure is a hiccup; it is tried again well before it matters.
-                if self.failures.fetch_add(1, Ordering::Relaxed) > 0 || self.verbose {
-                    tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
-                }
+            // One failure is a hiccup; it is tried again well before it matters.
+            Event::RenewalFailed { name, error, remaining, .. }
+                if self.failures.fetch_add(1, Ordering::Relaxed) > 0 || self.verbose =>
+            {
+                tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
             }
             Event::Lost { name, reason, .. } => self.say(format_args!("{name} is lost: {reason}")),
             Event::Released { name, held, .. } => self.say(format_args!("released {name} after {}", span(*held))),

@@ -40,7 +40,9 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 #[must_use]
 pub fn hide_secrets(url: &str) -> String {
     let (front, query) = url.split_once('?').map_or((url, None), |(f, q)| (f, Some(q)));
-    let mut shown = match (front.find("://"), front.rfind('@')) {
+    // The path of a file may have an @, and a file needs no password.
+    let at = if front.starts_with("sqlite:") { None } else { front.rfind('@') };
+    let mut shown = match (front.find("://"), at) {
         (Some(start), Some(at)) if start + 3 <= at => {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
@@ -75,7 +77,7 @@ mod tests {
             ("redis://bob:hunter2@h:1/0", "redis://bob:***@h:1/0"),
             ("redis://:hunter2@h:1/0", "redis://:***@h:1/0"),
             ("redis://u:p@ss@h", "redis://u:***@h"),
-            ("sqlite:///a/b.db?namespace=x", "sqlite:///a/b.db?namespace=x"),
+            ("sqlite:///a@b/c.db?namespace=x", "sqlite:///a@b/c.db?namespace=x"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
         ] {
             assert_eq!(hide_secrets(url), shown);

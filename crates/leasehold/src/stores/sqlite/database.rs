@@ -1,6 +1,7 @@
 //! What all connections of one store have in common.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::machine::Machine;
 use super::options::{Options, Synchronous};
@@ -18,6 +19,8 @@ pub(super) struct Database {
     pub machine: Box<dyn Machine>,
     /// Tells our waiters from those of other processes.
     pub client: i64,
+    /// How long the last commit that waited for the disk took, in microseconds.
+    commit_took: AtomicU64,
     /// At how many pages in the log it is time to move them to the database.
     checkpoint_at: AtomicU32,
 }
@@ -28,6 +31,10 @@ pub(super) const LOG_PAGES: u32 = 512;
 /// The same for the first commit of a process: one that is alone has just read the whole log (2 to 3 µs a page),
 /// and if it is short-lived the next one will. So they keep it short for each other.
 const FIRST_LOG_PAGES: u32 = 64;
+
+/// Microseconds within which a disk is quick. Going to a thread and back costs a tenth of a millisecond: beside a
+/// commit that takes longer than this it is nothing, and then no async thread should have to wait for it.
+const QUICK_COMMIT: u64 = 2_000;
 
 impl Database {
     pub fn new(options: Options, machine: Box<dyn Machine>) -> Result<Self> {
@@ -46,8 +53,20 @@ impl Database {
             trusted: options.trust_file_system,
             machine,
             client: rand::random(),
+            commit_took: AtomicU64::new(0),
             checkpoint_at: AtomicU32::new(FIRST_LOG_PAGES),
         })
+    }
+
+    /// Whether a commit may be waited for on the caller's thread: it needs no disk, or a quick one.
+    pub fn commits_quickly(&self) -> bool {
+        self.synchronous == Synchronous::Normal || self.commit_took.load(Ordering::Relaxed) <= QUICK_COMMIT
+    }
+
+    /// A commit took this long.
+    pub fn committed_in(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.commit_took.store(took, Ordering::Relaxed);
     }
 
     /// Whether a log of this many pages is to be moved now. Says so once: whoever does it says what is next.

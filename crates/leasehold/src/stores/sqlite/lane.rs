@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
@@ -18,7 +19,8 @@ use crate::error::{Error, ErrorKind};
 
 /// A thread costs several times what an operation does, so an operation is tried on the caller's thread first:
 /// if nothing is queued here (whoever came first is served first), the connection is free, and no other process
-/// is writing. Else, and where a commit waits for the disk, it goes to the lane's thread, which is started then.
+/// is writing. Else, and where a commit has to wait for a slow disk, it goes to the lane's thread, which is started
+/// then.
 #[derive(Debug)]
 pub(super) struct Lane {
     inner: Arc<Inner>,
@@ -70,13 +72,14 @@ impl Kind {
         self != Self::End
     }
 
-    /// Whether it can be done without waiting for a disk.
-    fn is_quick(self, synchronous: Synchronous) -> bool {
-        match self {
-            Self::Look => true,
-            Self::Survey => false,
-            Self::Claim | Self::Renew | Self::End => synchronous == Synchronous::Normal,
-        }
+    /// Whether it ends with a commit.
+    fn commits(self) -> bool {
+        matches!(self, Self::Claim | Self::Renew | Self::End)
+    }
+
+    /// Whether it can be done without waiting for a slow disk.
+    fn is_quick(self, database: &Database) -> bool {
+        self == Self::Look || (self.commits() && database.commits_quickly())
     }
 }
 
@@ -187,7 +190,7 @@ impl Inner {
         kind: Kind,
         what: impl Fn(&mut Connection) -> Result<T, Fault>,
     ) -> Option<(Result<T, Fault>, bool)> {
-        if !self.inline || !kind.is_quick(self.database.synchronous) || self.ahead.load(Ordering::Acquire) > 0 {
+        if !self.inline || !kind.is_quick(&self.database) || self.ahead.load(Ordering::Acquire) > 0 {
             return None;
         }
         let mut slot = match self.connection.try_lock() {
@@ -199,7 +202,7 @@ impl Inner {
         if kind != Kind::End && !connection.seems_current() {
             return None;
         }
-        match what(connection) {
+        match self.timed(kind, || what(connection)) {
             Err(fault) if fault.is_busy() => None,
             done => Some((done, self.wants_checkpoint(connection))),
         }
@@ -210,13 +213,24 @@ impl Inner {
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = self.current(&mut slot, kind.creates())?;
         connection.be_patient(true);
-        let done = what(connection);
+        let done = self.timed(kind, || what(connection));
         connection.be_patient(false);
         let wanted = self.wants_checkpoint(connection);
         drop(slot);
         if wanted {
             self.queue().checkpoint = true;
         }
+        done
+    }
+
+    /// Does `what`; where it waited for the disk, the next one goes by how long that took.
+    fn timed<T>(&self, kind: Kind, what: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+        if !kind.commits() || self.database.synchronous == Synchronous::Normal {
+            return what();
+        }
+        let began = Instant::now();
+        let done = what();
+        self.database.committed_in(began.elapsed());
         done
     }
 

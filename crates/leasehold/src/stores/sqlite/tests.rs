@@ -1,1 +1,297 @@
-//! What needs another machine than this one, or a look inside.
+//! What needs another machine than this one, or a look inside. The rest is in `tests/sqlite.rs`.
+
+use std::io;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use tempfile::TempDir;
+
+use super::*;
+use crate::error::{Applied, ErrorKind};
+use crate::lease::{FencingToken, HolderId, Place};
+
+const LONG: Duration = Duration::from_secs(60);
+const HOUR_MS: i64 = 3_600_000;
+
+/// This machine, except for what a test changes.
+#[derive(Debug, Clone)]
+struct Fake {
+    wall_ms: Arc<AtomicI64>,
+    clock_id: &'static str,
+    file_system: Option<u32>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self { wall_ms: Arc::new(AtomicI64::new(ThisMachine.wall_ms())), clock_id: "boot-1 time:[1]", file_system: None }
+    }
+}
+
+impl Machine for Fake {
+    fn now(&self) -> i64 {
+        ThisMachine.now()
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.wall_ms.load(Ordering::Relaxed)
+    }
+
+    fn clock_id(&self) -> Result<String> {
+        Ok(self.clock_id.to_owned())
+    }
+
+    fn file_system(&self, path: &Path) -> io::Result<u32> {
+        self.file_system.map_or_else(|| ThisMachine.file_system(path), Ok)
+    }
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn url(dir: &TempDir) -> String {
+    format!("sqlite:{}/locks.db", dir.path().display())
+}
+
+fn open(dir: &TempDir, machine: &Fake) -> Sqlite {
+    Sqlite::open_on(&url(dir), Box::new(machine.clone())).unwrap()
+}
+
+fn refusal(dir: &TempDir, machine: &Fake) -> Error {
+    Sqlite::open_on(&url(dir), Box::new(machine.clone())).unwrap_err()
+}
+
+fn claim(name: &str) -> Claim {
+    Claim { name: LockName::new(name).unwrap(), holder: HolderId::fresh(), label: "test".into(), ttl: LONG, queue: None }
+}
+
+fn key(claim: &Claim) -> LeaseKey {
+    LeaseKey { name: claim.name.clone(), holder: claim.holder }
+}
+
+async fn token(store: &Sqlite, claim: &Claim) -> Option<FencingToken> {
+    match store.try_acquire(claim).await.unwrap() {
+        Attempt::Granted(grant) => Some(grant.token),
+        Attempt::Held(_) => None,
+    }
+}
+
+/// Another process that is writing, as far as SQLite knows.
+fn writer(store: &Sqlite) -> rusqlite::Connection {
+    let db = rusqlite::Connection::open(store.path()).unwrap();
+    db.execute_batch("begin immediate").unwrap();
+    db
+}
+
+#[tokio::test]
+async fn k05_m04_a_step_of_the_wall_clock_changes_nothing() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    for step in [-HOUR_MS, HOUR_MS, -20 * 365 * 24 * HOUR_MS] {
+        let (mine, other) = (claim("step"), claim("step"));
+        let first = token(&store, &mine).await.unwrap();
+        machine.wall_ms.fetch_add(step, Ordering::Relaxed);
+        assert_eq!(token(&store, &other).await, None, "{step}: still held");
+        let left = store.inspect(&mine.name).await.unwrap().unwrap().remaining;
+        assert!(left > LONG - Duration::from_secs(10) && left <= LONG, "{step}: {left:?}");
+        assert_eq!(token(&store, &mine).await, Some(first), "{step}: the same grant");
+        assert!(matches!(store.renew(&[(key(&mine), LONG)]).await[..], [Ok(Renewal::Renewed)]));
+        assert_eq!(store.release(&key(&mine), Ended::default()).await.unwrap(), Release::Released);
+        assert!(token(&store, &other).await.unwrap() > first, "{step}: tokens grow");
+        assert_eq!(store.release(&key(&other), Ended::default()).await.unwrap(), Release::Released);
+    }
+}
+
+#[tokio::test]
+async fn a_first_token_needs_a_plausible_wall_clock() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let right = machine.wall_ms();
+    for wrong in [0, right / 2, 1 << 42] {
+        machine.wall_ms.store(wrong, Ordering::Relaxed);
+        let error = store.try_acquire(&claim("new")).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No));
+        assert!(error.to_string().contains("set it"), "{error}");
+    }
+    machine.wall_ms.store(right, Ordering::Relaxed);
+    assert!(token(&store, &claim("new")).await.unwrap().number() >= (right as u64) << 4);
+}
+
+#[tokio::test]
+async fn another_boot_ends_all_leases_once_nobody_of_the_old_one_is_alive() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let (mine, waiter) = (claim("reboot"), Claim { queue: Some(Place::default()), ..claim("reboot") });
+    let first = token(&store, &mine).await.unwrap();
+    assert_eq!(token(&store, &waiter).await, None);
+
+    for clock_id in ["boot-2 time:[1]", "boot-1 time:[2]"] {
+        let error = refusal(&dir, &Fake { clock_id, ..machine.clone() });
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("boot id"), "{error}");
+    }
+    assert!(matches!(store.renew(&[(key(&mine), LONG)]).await[..], [Ok(Renewal::Renewed)]), "untouched");
+
+    drop(store);
+    let rebooted = open(&dir, &Fake { clock_id: "boot-2 time:[1]", ..machine });
+    assert!(rebooted.list().await.unwrap().is_empty());
+    assert!(matches!(rebooted.renew(&[(key(&mine), LONG)]).await[..], [Ok(Renewal::Gone)]));
+    assert!(token(&rebooted, &claim("reboot")).await.unwrap() > first, "the counter outlives the boot");
+}
+
+#[test]
+fn after_a_reboot_many_may_come_at_once() {
+    let (dir, machine) = (directory(), Fake::default());
+    drop(open(&dir, &machine));
+    let rebooted = Fake { clock_id: "boot-2 time:[1]", ..machine };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8).map(|_| scope.spawn(|| open(&dir, &rebooted))).collect();
+        let stores: Vec<_> = all.into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(stores.len(), 8);
+    });
+}
+
+#[tokio::test]
+async fn k04_one_file_under_two_names_is_refused_while_it_is_in_use() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let mine = claim("two-names");
+    assert!(token(&store, &mine).await.is_some());
+    let other_name = dir.path().join("other.db");
+    std::fs::hard_link(store.path(), &other_name).unwrap();
+    let other_url = format!("sqlite:{}", other_name.display());
+    let error = Sqlite::open_on(&other_url, Box::new(machine.clone())).unwrap_err();
+    assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("another name"), "{error}");
+    let findings = store.diagnose().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.message.contains("hard links")), "{findings:?}");
+    drop(store);
+    // A file that was merely moved is nobody else's.
+    assert!(Sqlite::open_on(&other_url, Box::new(machine)).is_ok());
+}
+
+#[tokio::test]
+async fn k03_a_foreign_file_system_is_refused_unless_it_is_trusted() {
+    let (dir, machine) = (directory(), Fake { file_system: Some(0x6969), ..Fake::default() });
+    let error = refusal(&dir, &machine);
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    for word in ["NFS", "trust_file_system=only-this-machine-opens-it", "one kernel"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert!(!dir.path().join("locks.db").exists(), "refused before anything was made");
+    let trusting = format!("{}?trust_file_system=only-this-machine-opens-it", url(&dir));
+    let store = Sqlite::open_on(&trusting, Box::new(machine)).unwrap();
+    assert!(token(&store, &claim("trusted")).await.is_some());
+    let findings = store.diagnose().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.message.contains("trusted because")), "{findings:?}");
+}
+
+#[tokio::test]
+async fn an_operation_waits_on_its_own_thread_and_in_order() {
+    let dir = directory();
+    let store = open(&dir, &Fake::default());
+    let busy = writer(&store);
+    let (first, second) = (claim("order"), claim("order"));
+    // Two claims whose callers give up: one may be at it, the other can't have begun.
+    assert!(store.try_acquire(&first).now_or_never().is_none());
+    assert!(store.try_acquire(&second).now_or_never().is_none());
+    let (first, second) = (key(&first), key(&second));
+    let releases = futures_util::future::join(
+        store.release(&first, Ended::default()),
+        store.release(&second, Ended::default()),
+    );
+    let mut releases = Box::pin(releases);
+    assert!(releases.as_mut().now_or_never().is_none(), "queued behind the claims");
+    busy.execute_batch("rollback").unwrap();
+    let (_, second) = releases.await;
+    assert_eq!(second.unwrap(), Release::NotHeld, "it was skipped");
+    assert!(store.list().await.unwrap().is_empty(), "nothing is left");
+}
+
+#[tokio::test]
+async fn a_release_that_nobody_waits_for_is_done_all_the_same() {
+    let dir = directory();
+    let store = open(&dir, &Fake::default());
+    let mine = claim("a11");
+    assert!(token(&store, &mine).await.is_some());
+    let busy = writer(&store);
+    assert!(store.release(&key(&mine), Ended::default()).now_or_never().is_none());
+    busy.execute_batch("rollback").unwrap();
+    assert!(store.list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn k02_a_busy_file_is_waited_for_off_the_callers_thread_and_not_for_ever() {
+    let dir = directory();
+    let store = open(&dir, &Fake::default());
+    let busy = writer(&store);
+    let started = Instant::now();
+    let error = {
+        let mine = claim("busy");
+        let attempt = store.try_acquire(&mine);
+        tokio::pin!(attempt);
+        let mut beats = 0;
+        loop {
+            tokio::select! {
+                answer = &mut attempt => break answer.unwrap_err(),
+                () = tokio::time::sleep(Duration::from_millis(10)) => beats += 1,
+            }
+            // As many as there would be otherwise, or nearly: the thread is not held up.
+            assert!(started.elapsed() < Duration::from_millis(200) * (beats + 2), "{beats} beats");
+        }
+    };
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::TimedOut, Applied::No));
+    assert!(started.elapsed() >= connection::PATIENCE);
+    drop(busy);
+    assert!(token(&store, &claim("busy")).await.is_some());
+}
+
+#[tokio::test]
+async fn a_log_taken_away_ends_the_leases_and_is_told() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let keeper = store.for_keeper();
+    let mine = claim("torn");
+    assert!(token(&store, &mine).await.is_some());
+    assert!(matches!(keeper.renew(&[(key(&mine), LONG)]).await[..], [Ok(Renewal::Renewed)]));
+    std::fs::remove_file(dir.path().join("locks.db-wal")).unwrap();
+    std::fs::remove_file(dir.path().join("locks.db-shm")).unwrap();
+    assert!(matches!(keeper.renew(&[(key(&mine), LONG)]).await[..], [Ok(Renewal::Gone)]));
+    // Within the tenth of a second for which a look at the log's files is good, claims may still be granted.
+    std::thread::sleep(Duration::from_millis(101));
+    let error = store.try_acquire(&claim("torn")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("-wal"), "{error}");
+    drop((store, keeper));
+    // Once nobody has it open any more, it is a good file again.
+    assert!(token(&open(&dir, &machine), &claim("torn")).await.is_some());
+}
+
+#[tokio::test]
+async fn the_log_stays_short_under_constant_use() {
+    let dir = directory();
+    let store = open(&dir, &Fake::default());
+    for _ in 0..5000 {
+        let mine = claim("log");
+        assert!(token(&store, &mine).await.is_some());
+        assert_eq!(store.release(&key(&mine), Ended::default()).await.unwrap(), Release::Released);
+    }
+    let bytes = store.database.place.wal_bytes();
+    assert!(bytes < 4 * 4120 * u64::from(database::LOG_PAGES), "{bytes} bytes after 10,000 commits");
+}
+
+#[tokio::test]
+async fn a_keepers_store_opens_nothing_until_it_is_used() {
+    let dir = directory();
+    let store = open(&dir, &Fake::default());
+    let mine = claim("keeper");
+    assert!(token(&store, &mine).await.is_some());
+    let keeper = store.for_keeper();
+    drop(store);
+    std::fs::remove_file(dir.path().join("locks.db")).unwrap();
+    // No file, and a renewal makes none.
+    assert!(matches!(keeper.renew(&[(key(&mine), LONG)]).await[..], [Ok(Renewal::Gone)]));
+    assert_eq!(keeper.release(&key(&mine), Ended::default()).await.unwrap(), Release::NotHeld);
+    keeper.leave(&key(&mine)).await.unwrap();
+    assert!(!dir.path().join("locks.db").exists());
+}
