@@ -1,4 +1,54 @@
-//! Distributed locks for background jobs.
+//! Distributed locks for background jobs: each must run in one place at a time, although many could run it.
+//!
+//! A lock is a *lease* in a store: it renews itself while it is held, frees itself if its holder dies, and tells its
+//! holder in time if it is lost. Every grant has a fencing token that grows.
+//!
+//! ```
+//! use leasehold::stores::Memory;
+//! use leasehold::{Locks, Outcome, Ran};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> leasehold::Result<()> {
+//! // With the feature `sqlite`: Locks::connect("sqlite:///var/lib/leasehold/locks.db").await?
+//! let locks = Locks::over(Arc::new(Memory::default()));
+//!
+//! // Try once …
+//! match locks.lock("nightly-backup").try_acquire().await? {
+//!     Outcome::Acquired(guard) => {
+//!         println!("working with token {}", guard.token());
+//!         guard.release().await?;
+//!     }
+//!     Outcome::Contended(other) => println!("{} has it", other.label),
+//! }
+//!
+//! // … or wait in line, run, and release whatever happens.
+//! let ran = locks.lock("billing").run(async |guard| guard.token()).await?;
+//! assert!(matches!(ran, Ran::Done(_)));
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | acquiring, waiting, running a job | [`Lock`] |
+//! | what you hold, and losing it | [`Guard`], [`LossReason`] |
+//! | code without async | [`blocking`] |
+//! | what happens, as it happens | [`Observer`], [`Event`] |
+//! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
+//! | why a deadline is when it is | [`validity`] |
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `sqlite` | locks in one SQLite file, for the processes of one machine |
+//! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
+//!
+//! Nothing is on by default but the memory store. Linux only so far: deadlines count on `CLOCK_BOOTTIME`. The futures
+//! need a Tokio runtime with its timer on; renewals need none of yours, for the keeper has a thread and a runtime of
+//! its own.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
