@@ -1,0 +1,79 @@
+//! Processes that hold, wait, are paused and are killed, and a judge who reads what they noted: never two at a
+//! time, and tokens that grow.
+#![cfg(feature = "sqlite")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leasehold::{Locks, Outcome};
+use leasehold_testkit::history::{self, History, Hold};
+use leasehold_testkit::process::{self, Worker};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(1);
+
+#[test]
+fn worker() {
+    process::serve(&[("hold_and_wait", hold_and_wait)]);
+}
+
+/// Takes the lock again and again, and notes for how long it believed to hold it.
+#[tokio::main(flavor = "current_thread")]
+async fn hold_and_wait() {
+    let dir = process::argument("DIR");
+    let history = History::open(&Path::new(&dir).join("history")).unwrap();
+    let locks = Locks::connect(&format!("sqlite://{dir}/locks.db")).await.unwrap();
+    let lock = locks.lock("job").ttl(TTL);
+    process::say("ready");
+    while !Path::new(&dir).join("enough").exists() {
+        // Under this load the store may be slow to answer; that is an error, and never a grant.
+        let Ok(Outcome::Acquired(guard)) = lock.acquire().await else { continue };
+        let (from, end) = (history::now(), Instant::now() + Duration::from_millis(rand::random_range(0..60)));
+        let mut until = from;
+        while Instant::now() < end {
+            // Looked at before it is asked: at `now` it was valid, whatever happens in between.
+            let now = history::now();
+            if !guard.is_valid() {
+                break;
+            }
+            until = now;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (who, token) = (guard.holder().to_string(), guard.token().number());
+        history.note(&Hold { who, name: "job".into(), token, from, until }).unwrap();
+        drop(guard.release().await);
+    }
+    locks.shutdown().await;
+}
+
+#[test]
+fn paused_and_killed_at_any_moment_there_is_one_holder_at_a_time() {
+    let seconds = if std::env::var_os("LEASEHOLD_LONG").is_some() { 120 } else { 8 };
+    let dir = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut worker = Worker::start("worker", "hold_and_wait", &[("DIR", dir.path().to_str().unwrap())]);
+        worker.hear("ready", LIMIT);
+        worker
+    };
+    let mut workers: Vec<Worker> = (0..4).map(|_| start()).collect();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        let victim = rand::random_range(0..workers.len());
+        std::thread::sleep(Duration::from_millis(rand::random_range(0..200)));
+        if rand::random_bool(0.5) {
+            workers[victim].kill();
+            workers[victim] = start();
+        } else {
+            workers[victim].pause();
+            std::thread::sleep(Duration::from_millis(rand::random_range(100..1500)));
+            workers[victim].resume();
+        }
+    }
+    std::fs::write(dir.path().join("enough"), "").unwrap();
+    for worker in &mut workers {
+        worker.succeeds(LIMIT);
+    }
+    let holds = history::read(&dir.path().join("history")).unwrap();
+    let checked = history::check(holds).unwrap_or_else(|violation| panic!("{violation:?}"));
+    assert!(checked > 20, "only {checked} holds: nothing was shown");
+}
