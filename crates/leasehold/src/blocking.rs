@@ -23,8 +23,8 @@ use tokio::runtime::Runtime;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{LossReason, Released};
 use crate::lease::{FencingToken, HolderId, Holding, Revoke};
-use crate::locks::LocksBuilder;
 use crate::lock::Wait;
+use crate::locks::LocksBuilder;
 
 /// A client of one store, for code without async. Cheap to clone.
 ///

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::event::Event;
-pub use crate::hold::LossReason;
 use crate::hold::Hold;
+pub use crate::hold::LossReason;
 use crate::keeper::{Cleanup, Undo};
 use crate::lease::{FencingToken, HolderId, Release};
 use crate::locks::Client;

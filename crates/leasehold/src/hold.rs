@@ -96,7 +96,8 @@ impl Hold {
             return true;
         }
         // Only this value dies: a renewal that came in between has made it valid again, rightly.
-        self.valid_until.compare_exchange(until, DEAD, Ordering::AcqRel, Ordering::Acquire).is_err() && self.is_valid(now)
+        self.valid_until.compare_exchange(until, DEAD, Ordering::AcqRel, Ordering::Acquire).is_err()
+            && self.is_valid(now)
     }
 
     /// Believe in it until `until`, unless it is dead by `now`. Says whether that took effect.
@@ -126,9 +127,8 @@ impl Hold {
 
     /// Whether the job has reported progress as promised.
     pub fn progresses(&self, now: Moment) -> bool {
-        self.progress_within.is_none_or(|within| {
-            now.since(Moment::from_nanos(self.touched.load(Ordering::Acquire))) <= within
-        })
+        self.progress_within
+            .is_none_or(|within| now.since(Moment::from_nanos(self.touched.load(Ordering::Acquire))) <= within)
     }
 
     /// Tells the holder to stop. The first reason counts; says whether this was it.

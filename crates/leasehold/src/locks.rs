@@ -147,7 +147,10 @@ impl Locks {
 
 impl std::fmt::Debug for Locks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Locks").field("store", &self.client.store).field("label", &self.client.label).finish_non_exhaustive()
+        f.debug_struct("Locks")
+            .field("store", &self.client.store)
+            .field("label", &self.client.label)
+            .finish_non_exhaustive()
     }
 }
 
@@ -214,7 +217,10 @@ impl LocksBuilder {
 
 impl std::fmt::Debug for LocksBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocksBuilder").field("label", &self.label).field("max_ttl", &self.max_ttl).finish_non_exhaustive()
+        f.debug_struct("LocksBuilder")
+            .field("label", &self.label)
+            .field("max_ttl", &self.max_ttl)
+            .finish_non_exhaustive()
     }
 }
 

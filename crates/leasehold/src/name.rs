@@ -83,9 +83,7 @@ fn check(what: &str, name: &str, longest: usize) -> Result<()> {
         )));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control()) {
-        return Err(Error::invalid(format!(
-            "the {what} {name:?} contains the control character {bad:?}; take it out"
-        )));
+        return Err(Error::invalid(format!("the {what} {name:?} contains the control character {bad:?}; take it out")));
     }
     Ok(())
 }

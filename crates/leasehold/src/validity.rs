@@ -125,9 +125,7 @@ fn boot_timer(at: Moment) -> Option<AsyncFd<OwnedFd>> {
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
         .expect("a timer descriptor can be made");
     let at = TimeSpec::from_duration(Duration::from_nanos(at.0.max(1)));
-    timer
-        .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
-        .expect("an absolute time can be set");
+    timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME).expect("an absolute time can be set");
     #[expect(deprecated, reason = "sound for an OwnedFd; its successor is an unsafe function")]
     let timer = AsyncFd::new(OwnedFd::from(timer));
     Some(timer.expect("the keeper's runtime has an I/O driver"))

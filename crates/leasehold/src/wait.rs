@@ -254,9 +254,7 @@ impl Lines {
 
     fn stand(self: &Arc<Self>, name: &LockName) -> (Arc<Semaphore>, Standing) {
         let mut lines = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = lines
-            .entry(name.clone())
-            .or_insert_with(|| Line { turn: Arc::new(Semaphore::new(1)), standing: 0 });
+        let line = lines.entry(name.clone()).or_insert_with(|| Line { turn: Arc::new(Semaphore::new(1)), standing: 0 });
         line.standing += 1;
         (Arc::clone(&line.turn), Standing { lines: Arc::clone(self), name: name.clone() })
     }

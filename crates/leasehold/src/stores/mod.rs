@@ -22,7 +22,10 @@ pub use memory::Memory;
 /// store says if it can't be opened.
 pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     let (scheme, _) = url.split_once(':').ok_or_else(|| {
-        Error::invalid(format!("{:?} is no store URL; write for example sqlite:///var/lib/leasehold/locks.db", hide_secrets(url)))
+        Error::invalid(format!(
+            "{:?} is no store URL; write for example sqlite:///var/lib/leasehold/locks.db",
+            hide_secrets(url)
+        ))
     })?;
     match scheme {
         #[cfg(feature = "sqlite")]
