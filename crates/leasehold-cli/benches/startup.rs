@@ -14,14 +14,25 @@ fn main() {
     let option = |name: &str| arguments.iter().position(|a| a == name).and_then(|at| arguments.get(at + 1)).cloned();
     let rounds: usize = option("--rounds").map_or(200, |n| n.parse().expect("--rounds takes a number"));
     let binary = PathBuf::from(option("--binary").unwrap_or_else(|| env!("CARGO_BIN_EXE_leasehold").into()));
-    let binary = binary.canonicalize().or_else(|_| PathBuf::from("../..").join(&binary).canonicalize()).expect("--binary");
+    let binary =
+        binary.canonicalize().or_else(|_| PathBuf::from("../..").join(&binary).canonicalize()).expect("--binary");
     let dir = option("--dir").map_or_else(|| std::env::temp_dir().join("leasehold-bench"), PathBuf::from);
     std::fs::create_dir_all(&dir).expect("a folder to work in");
     let store = format!("sqlite://{}/locks.db", dir.display());
     let full = format!("{store}?synchronous=full");
     let file = dir.join("flock").display().to_string();
 
-    let run = |store: &str| vec![binary.display().to_string(), "run".into(), "--store".into(), store.into(), "bench".into(), "--".into(), "true".into()];
+    let run = |store: &str| {
+        vec![
+            binary.display().to_string(),
+            "run".into(),
+            "--store".into(),
+            store.into(),
+            "bench".into(),
+            "--".into(),
+            "true".into(),
+        ]
+    };
     let cases: [(&str, Vec<String>); 4] = [
         ("true", vec!["true".into()]),
         ("flock -n FILE true", ["flock", "-n", &file, "true"].map(String::from).to_vec()),

@@ -36,7 +36,9 @@ fn the_readmes_job_runs_and_a_second_one_is_told_who_has_it() {
     let first = run().stdout(std::process::Stdio::piped()).spawn().unwrap();
     let target = |name: &str| dir.path().join(name);
     leasehold_testkit::process::eventually("the job has begun", std::time::Duration::from_secs(20), || {
-        std::fs::read_dir(dir.path()).unwrap().any(|file| file.unwrap().file_name().to_string_lossy().contains(".tar.gz."))
+        std::fs::read_dir(dir.path())
+            .unwrap()
+            .any(|file| file.unwrap().file_name().to_string_lossy().contains(".tar.gz."))
     });
     let second = run().output().unwrap();
     assert_eq!(second.status.code(), Some(75));

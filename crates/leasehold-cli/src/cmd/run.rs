@@ -217,7 +217,8 @@ struct Teller {
 impl Teller {
     fn new(args: &RunArgs, deadlines: Deadlines) -> Self {
         let waiting = if std::io::stderr().is_terminal() && !args.quiet && args.wait.is_some() {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
         } else {
             ProgressBar::hidden()
@@ -278,7 +279,11 @@ impl Teller {
             more => format!(", {more} ahead of us"),
         };
         if !self.waiting.is_hidden() {
-            self.waiting.set_message(format!("waiting for {name}, {} so far: {}{ahead}", span(waited), who_has(holding)));
+            self.waiting.set_message(format!(
+                "waiting for {name}, {} so far: {}{ahead}",
+                span(waited),
+                who_has(holding)
+            ));
             self.waiting.tick();
         } else if !self.quiet && self.told_waiting.fetch_add(1, Ordering::Relaxed) == 0 {
             tell(&format!("waiting for {name}: {}{ahead}", who_has(holding)));
@@ -307,6 +312,8 @@ fn who_has(holding: &Holding) -> String {
     match holding.holder {
         Some(_) => format!("held by {} for {}", plain(&holding.label), span(holding.held_for)),
         None if holding.remaining.is_zero() => "free, and somebody before us is about to get it".into(),
-        None => format!("held back for {} more after its last run by {}", span(holding.remaining), plain(&holding.label)),
+        None => {
+            format!("held back for {} more after its last run by {}", span(holding.remaining), plain(&holding.label))
+        }
     }
 }
