@@ -341,3 +341,24 @@ async fn f07_ten_thousand_waits_that_gave_up_leave_nothing() {
     held.release().await.unwrap();
     let _ = acquired(&scene.ours.lock("job")).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn f04_five_hundred_waiters_cost_the_store_no_more_than_one_at_a_time() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    let waiters: Vec<_> = (0..500)
+        .map(|_| {
+            let lock = scene.ours.lock("job");
+            tokio::spawn(async move { lock.acquire().await.unwrap().guard().unwrap().release().await.unwrap() })
+        })
+        .collect();
+    tokio::time::sleep(100 * SECOND).await;
+    let polls = scene.faults.calls(Operation::TryAcquire);
+    assert!(polls < 100 * 5, "one of them looks, twice to four times a second: {polls}");
+    held.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    let tries = scene.faults.calls(Operation::TryAcquire) - polls;
+    assert!(tries <= 500 * 3, "each comes in a few calls: {tries}");
+}

@@ -382,3 +382,152 @@ async fn a_future_of_run_can_be_spawned() {
     let ran = tokio::spawn(async move { lock.run(async |guard| guard.token().number()).await }).await.unwrap().unwrap();
     assert!(matches!(ran, Ran::Done(token) if token > 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a01_b13_a_release_by_who_holds_it_no_longer_changes_nothing() {
+    let locks = locks();
+    let first = acquired(&locks.lock("job").ttl(SECOND).stop_grace(Duration::from_millis(100))).await;
+    tokio::time::advance(2 * SECOND).await;
+    let second = acquired(&locks.lock("job")).await;
+    assert_eq!(first.release().await.unwrap(), Released::TooLate);
+    let Outcome::Contended(other) = locks.lock("job").try_acquire().await.unwrap() else { panic!("held") };
+    assert_eq!(other.holder, Some(second.holder()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a13_of_two_who_find_a_dead_holder_one_gets_the_lock() {
+    let locks = locks();
+    for round in 0..100 {
+        let dead = acquired(&locks.lock("job").ttl(SECOND)).await;
+        tokio::time::advance(2 * SECOND).await;
+        let lock = locks.lock("job");
+        let (one, two) = tokio::join!(lock.try_acquire(), lock.try_acquire());
+        let won = [one, two].into_iter().filter_map(|outcome| outcome.unwrap().guard()).collect::<Vec<_>>();
+        assert_eq!(won.len(), 1, "round {round}");
+        drop(dead);
+        settle().await;
+        assert!(is_held(&locks, "job").await, "the dead one's release is not the winner's");
+        for guard in won {
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f03_who_waits_for_long_keeps_its_place() {
+    let locks = locks();
+    let holder = acquired(&locks.lock("job").ttl(TTL)).await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for place in 0..5 {
+        let (lock, order) = (locks.lock("job").ttl(TTL), Arc::clone(&order));
+        waiters.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap().guard().unwrap();
+            order.lock().unwrap().push(place);
+            guard.release().await.unwrap();
+        }));
+        tokio::time::sleep(SECOND).await;
+    }
+    tokio::time::sleep(100 * SECOND).await; // A hundred times as long as an unrefreshed entry lives.
+    holder.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f05_nobody_is_starved_while_the_lock_changes_hands_briskly() {
+    let locks = locks();
+    for _ in 0..20 {
+        let workers: Vec<_> = (0..20)
+            .map(|_| {
+                let lock = locks.lock("job").wait(Wait::For(30 * SECOND));
+                tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap().guard().expect("nobody times out");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    guard.release().await.unwrap();
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f06_one_process_may_wait_for_five_hundred_names() {
+    let locks = locks();
+    let mut held = Vec::new();
+    let mut waiters = Vec::new();
+    for i in 0..500 {
+        let name = format!("job-{i}");
+        held.push(acquired(&locks.lock(&name)).await);
+        let lock = locks.lock(&name);
+        waiters.push(tokio::spawn(async move { lock.acquire().await.unwrap().guard().unwrap() }));
+    }
+    tokio::time::sleep(10 * SECOND).await;
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    let began = tokio::time::Instant::now();
+    for waiter in waiters {
+        assert!(waiter.await.unwrap().is_valid());
+    }
+    assert!(began.elapsed() < 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn m01_r02_a_resource_that_remembers_the_token_refuses_a_holder_that_was_paused() {
+    let locks = locks();
+    let mut newest = 0;
+    let mut write = |token: u64| {
+        let accepted = token >= newest;
+        newest = newest.max(token);
+        accepted
+    };
+    let paused = acquired(&locks.lock("job").ttl(SECOND)).await;
+    assert!(paused.is_valid(), "it looks, and is paused before it writes");
+    tokio::time::advance(5 * SECOND).await;
+    let next = acquired(&locks.lock("job")).await;
+    assert!(write(next.token().number()));
+    assert!(!write(paused.token().number()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l09_a_release_in_the_instant_of_a_renewal_is_no_loss() {
+    let locks = locks();
+    for offset in 0..200 {
+        let guard = acquired(&locks.lock("job").ttl(3 * SECOND)).await;
+        tokio::time::sleep(Duration::from_millis(900 + offset)).await;
+        assert_eq!(guard.loss(), None);
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn o02_the_job_is_not_reached_without_the_lock() {
+    let locks = locks();
+    let _held = acquired(&locks.lock("job")).await;
+    let impatient = locks.lock("job").wait(Wait::For(SECOND));
+    let ran = impatient.run(async |_| panic!("it must not run")).await.unwrap();
+    assert!(matches!(ran, Ran::<()>::Contended(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn spans_without_end_are_no_trouble() {
+    let locks = locks();
+    let lock =
+        locks.lock("job").wait(Wait::For(Duration::MAX)).max_hold(Duration::MAX).at_least_for(Duration::from_secs(1));
+    let guard = lock.acquire().await.unwrap().guard().unwrap();
+    tokio::time::sleep(100 * TTL).await;
+    assert!(guard.is_valid());
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.unwrap().guard().is_some() }
+    });
+    tokio::time::sleep(TTL).await;
+    guard.release().await.unwrap();
+    assert!(waiter.await.unwrap());
+}
