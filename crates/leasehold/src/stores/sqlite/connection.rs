@@ -11,7 +11,6 @@ use rusqlite::{OpenFlags, TransactionBehavior};
 use super::boot::{self, Identity};
 use super::database::Database;
 use super::fault::Fault;
-use super::options::Synchronous;
 use super::place::{Files, Still};
 use super::schema;
 use crate::error::{Error, ErrorKind};
@@ -42,6 +41,7 @@ impl Connection {
         loop {
             let fault = match Self::try_open(database, &ours, create) {
                 Err(fault) if fault.is_busy() && started.elapsed() < PATIENCE => fault,
+                Err(fault @ Fault::Moved) if started.elapsed() < PATIENCE => fault,
                 Err(fault @ Fault::Elsewhere) if started.elapsed() < boot::SETTLING => fault,
                 done => return done,
             };
@@ -65,7 +65,8 @@ impl Connection {
         // Before anything that may find the file locked.
         wait_patiently(&mut db, &patience)?;
         if db.is_readonly("main")? {
-            return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(8), None).into());
+            let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+            return Err(rusqlite::Error::SqliteFailure(read_only, None).into());
         }
         let made = schema::prepare(&mut db, ours, &place.path.display().to_string())?;
         if Identity::stored(&db)?.as_ref() != Some(ours) {
@@ -75,14 +76,9 @@ impl Connection {
             // The identity must be in the database proper: under another name nobody would see this log.
             let _ = db.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()));
         }
-        if database.synchronous == Synchronous::Normal {
-            db.pragma_update(None, "synchronous", "normal")?;
-        }
+        db.pragma_update(None, "synchronous", database.synchronous.as_str())?;
         note_log_pages(&mut db, &log_pages)?;
-        let Some(files) = opened_files(&db, database)? else {
-            // Replaced while it was opened: the next round opens what is there now.
-            return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(5), None).into());
-        };
+        let files = opened_files(&db, database)?;
         Ok(Self { db, database: Arc::clone(database), files, looked: 0, patience, log_pages })
     }
 
@@ -165,12 +161,16 @@ fn open(database: &Database, create: bool) -> Result<rusqlite::Connection, Fault
     Ok(db)
 }
 
-/// The files that are open; none if their names have got others meanwhile.
-fn opened_files(db: &rusqlite::Connection, database: &Database) -> Result<Option<Files>, Fault> {
+/// The files that are open.
+fn opened_files(db: &rusqlite::Connection, database: &Database) -> Result<Files, Fault> {
     let files = database.place.files().map_err(|error| unseen(database, &error))?;
     let mut moved = 0;
     db.file_control(Some("main"), rusqlite::FileControl::HasMoved(&mut moved))?;
-    Ok(files.filter(|_| moved == 0))
+    if moved != 0 {
+        return Err(Fault::Moved);
+    }
+    // Opening makes the log's files, unless another connection of this process has those that were taken away.
+    files.ok_or(Fault::Torn)
 }
 
 fn wait_patiently(db: &mut rusqlite::Connection, patience: &Arc<Patience>) -> rusqlite::Result<()> {

@@ -14,6 +14,8 @@ pub(super) enum Fault {
     Sqlite(rusqlite::Error, Applied),
     /// There is no file, and this operation makes none.
     NoFile,
+    /// It was replaced while it was being opened.
+    Moved,
     /// The log was taken away from under the open database.
     Torn,
     /// The file belongs to another clock or another name, and whether anybody uses it there is to be found out.
@@ -59,6 +61,9 @@ impl Fault {
                 if *applied == Applied::Maybe { told.maybe_applied() } else { told }
             }
             Self::NoFile => Error::new(ErrorKind::Unavailable, format!("there is no file {} any more", path.display())),
+            Self::Moved => {
+                Error::new(ErrorKind::Unavailable, format!("{} is being replaced again and again", path.display()))
+            }
             Self::Torn => Error::new(
                 ErrorKind::Misconfigured,
                 format!(

@@ -6,18 +6,17 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::connection::{Connection, Writing};
 use super::fault::Fault;
+use super::hex::Hex;
+use super::queue::{self, ENTRY_NANOS};
 use crate::error::{Error, ErrorKind};
 use crate::lease::{Attempt, Claim, Ended, FencingToken, Grant, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::QUEUE_ENTRY;
 
 /// 1 November 2026, in milliseconds since 2020: no wall clock that is right shows less. Raised now and then.
 const BUILT_MS: i64 = 215_654_400_000;
 
 /// The first milliseconds since 2020 that would need more than 42 bits: the year 2159.
 const LAST_MS: i64 = 1 << 42;
-
-const ENTRY_NANOS: i64 = QUEUE_ENTRY.as_nanos() as i64;
 
 /// The whole of an acquire when nobody is in the way: one statement that takes the write lock, decides and
 /// commits. No row: somebody is, and `decide` finds out who. In the order of the contract: the same holder alive
@@ -74,20 +73,20 @@ fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<At
     if let Some(lease) = row.as_ref().filter(|lease| lease.is_of(claim.holder, writing.now) && !lease.revoked) {
         let end = lease.expires.max(after(writing.now, claim.ttl));
         set_end(writing, &claim.name, end)?;
-        forget_waiter(writing, &claim.name, claim.holder)?;
+        queue::forget(writing, &claim.name, claim.holder)?;
         return Ok(Attempt::Granted(grant(lease.token)));
     }
-    let place = place(writing, claim)?;
-    let ahead = ahead(writing, claim, place)?;
+    let place = queue::place(writing, claim)?;
+    let ahead = queue::ahead(writing, claim, place)?;
     let is_free = row.as_ref().is_none_or(|lease| lease.is_free(writing.now));
     if is_free && ahead == 0 {
         let token = next_token(row.as_ref(), floor)?;
         grant_to(writing, claim, token)?;
-        forget_waiter(writing, &claim.name, claim.holder)?;
+        queue::forget(writing, &claim.name, claim.holder)?;
         return Ok(Attempt::Granted(grant(token)));
     }
     if let Some(ticket) = place {
-        enqueue(writing, claim, ticket)?;
+        queue::enter(writing, claim, ticket)?;
     }
     let lease = row.unwrap_or_default();
     let ticket = place.map(i64::cast_unsigned);
@@ -145,7 +144,7 @@ fn free(
 /// Leaves the queue, and ends the lease if it was granted meanwhile.
 pub(super) fn leave(connection: &mut Connection, waiter: &LeaseKey) -> Result<(), Fault> {
     connection.write(|writing| {
-        forget_waiter(writing, &waiter.name, waiter.holder)?;
+        queue::forget(writing, &waiter.name, waiter.holder)?;
         free(&writing.db, writing.namespace(), writing.now, waiter, Duration::ZERO).map(drop)
     })
 }
@@ -163,7 +162,7 @@ pub(super) fn revoke(connection: &mut Connection, name: &LockName, how: Revoke) 
             }
         };
         writing.db.execute(sql, params![writing.namespace(), name.as_str()])?;
-        let waiting = count_waiters(writing, name)?;
+        let waiting = queue::count(writing, name)?;
         Ok(Some(lease.holding(name.clone(), writing.now, waiting, None)))
     })
 }
@@ -272,74 +271,6 @@ fn set_end(writing: &Writing<'_>, name: &LockName, end: i64) -> Result<(), Fault
     Ok(())
 }
 
-/// The claimant's place in the queue: the one it has, the one it had, or a new one behind all others. None if it
-/// doesn't queue.
-fn place(writing: &Writing<'_>, claim: &Claim) -> Result<Option<i64>, Fault> {
-    let Some(asked) = claim.queue else { return Ok(None) };
-    let mut statement = writing
-        .db
-        .prepare_cached("select ticket from leasehold_waiters where ns = ?1 and name = ?2 and holder = ?3")?;
-    let holder = Hex::of(claim.holder);
-    let has = statement
-        .query_row(params![writing.namespace(), claim.name.as_str(), holder.as_str()], |row| row.get(0))
-        .optional()?;
-    let had = asked.ticket.and_then(|ticket| i64::try_from(ticket).ok());
-    if let Some(ticket) = has.or(had) {
-        return Ok(Some(ticket));
-    }
-    let mut statement =
-        writing.db.prepare_cached("select max(ticket) from leasehold_waiters where ns = ?1 and name = ?2")?;
-    let last: Option<i64> = statement.query_row(params![writing.namespace(), claim.name.as_str()], |row| row.get(0))?;
-    // From the clock, so that a queue whose entries were all pruned doesn't put newcomers before those who come back.
-    Ok(Some(last.map_or(writing.now, |last| writing.now.max(last.saturating_add(1)))))
-}
-
-/// How many live waiters stand before the claimant; all of them if it doesn't queue.
-fn ahead(writing: &Writing<'_>, claim: &Claim, place: Option<i64>) -> Result<i64, Fault> {
-    let mut statement = writing.db.prepare_cached(
-        "select count(*) from leasehold_waiters
-         where ns = ?1 and name = ?2 and seen > ?3 and holder <> ?4 and (ticket, holder) < (?5, ?4)",
-    )?;
-    let holder = Hex::of(claim.holder);
-    let (name, since) = (claim.name.as_str(), writing.now - ENTRY_NANOS);
-    let before = place.unwrap_or(i64::MAX);
-    Ok(statement.query_row(params![writing.namespace(), name, since, holder.as_str(), before], |row| row.get(0))?)
-}
-
-/// Puts the claimant at its place, or says that it is still there; takes out those who are not.
-fn enqueue(writing: &Writing<'_>, claim: &Claim, ticket: i64) -> Result<(), Fault> {
-    let name = claim.name.as_str();
-    let mut statement =
-        writing.db.prepare_cached("delete from leasehold_waiters where ns = ?1 and name = ?2 and seen <= ?3")?;
-    statement.execute(params![writing.namespace(), name, writing.now - ENTRY_NANOS])?;
-    let mut statement = writing.db.prepare_cached(
-        "insert into leasehold_waiters(ns, name, holder, label, client, ticket, seen)
-         values(?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         on conflict(ns, name, holder) do update set client = ?5, seen = ?7",
-    )?;
-    let holder = Hex::of(claim.holder);
-    let client = writing.database.client;
-    let label = &*claim.label;
-    statement.execute(params![writing.namespace(), name, holder.as_str(), label, client, ticket, writing.now])?;
-    Ok(())
-}
-
-fn forget_waiter(writing: &Writing<'_>, name: &LockName, holder: HolderId) -> Result<(), Fault> {
-    let mut statement =
-        writing.db.prepare_cached("delete from leasehold_waiters where ns = ?1 and name = ?2 and holder = ?3")?;
-    statement.execute(params![writing.namespace(), name.as_str(), Hex::of(holder).as_str()])?;
-    Ok(())
-}
-
-fn count_waiters(writing: &Writing<'_>, name: &LockName) -> Result<u64, Fault> {
-    let mut statement = writing
-        .db
-        .prepare_cached("select count(*) from leasehold_waiters where ns = ?1 and name = ?2 and seen > ?3")?;
-    let since = writing.now - ENTRY_NANOS;
-    let count: i64 = statement.query_row(params![writing.namespace(), name.as_str(), since], |row| row.get(0))?;
-    Ok(count.cast_unsigned())
-}
-
 /// What the wall clock makes of a token: larger than all that a lost file gave out. None if it can't be right.
 fn token_floor(wall_ms: i64) -> Option<i64> {
     (BUILT_MS..LAST_MS).contains(&wall_ms).then_some(wall_ms << 4)
@@ -367,20 +298,4 @@ fn after(now: i64, span: Duration) -> i64 {
 
 fn between(earlier: i64, later: i64) -> Duration {
     Duration::from_nanos(u64::try_from(later.saturating_sub(earlier)).unwrap_or(0))
-}
-
-/// A holder's identity as it stands in the tables, without an allocation.
-struct Hex([u8; 32]);
-
-impl Hex {
-    fn of(holder: HolderId) -> Self {
-        use std::io::Write;
-        let mut digits = [0; 32];
-        write!(&mut digits[..], "{holder}").expect("a holder has 32 digits");
-        Self(digits)
-    }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("digits are ASCII")
-    }
 }

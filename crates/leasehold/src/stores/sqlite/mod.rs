@@ -10,11 +10,13 @@ mod connection;
 mod database;
 mod doctor;
 mod fault;
+mod hex;
 mod lane;
 mod leases;
 mod machine;
 mod options;
 mod place;
+mod queue;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,16 @@ pub(super) enum Synchronous {
     Full,
 }
 
+impl Synchronous {
+    /// As SQLite calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Full => "full",
+        }
+    }
+}
+
 impl Options {
     pub fn parse(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| {

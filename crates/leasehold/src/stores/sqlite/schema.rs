@@ -62,19 +62,20 @@ impl Header {
 /// Sees to it that the tables are there as this build knows them. Foreign and newer files are left untouched.
 /// Answers whether anything had to be made; a new file is `ours` from the start.
 pub(super) fn prepare(db: &mut Connection, ours: &Identity, shown: &str) -> Result<bool, Fault> {
-    let header = Header::read(db)?;
-    if !header.is_current() {
-        check(db, header, shown)?;
+    let is_current = Header::read(db)?.is_current();
+    if !is_current {
+        // In one view of the file: somebody else may be making it at this moment.
+        check(&*db.transaction()?, shown)?;
     }
     enforce_wal(db, shown)?;
-    if header.is_current() {
-        return Ok(false);
+    if !is_current {
+        upgrade(db, ours, shown)?;
     }
-    upgrade(db, ours, shown)?;
-    Ok(true)
+    Ok(!is_current)
 }
 
-fn check(db: &Connection, header: Header, shown: &str) -> Result<(), Fault> {
+fn check(db: &Connection, shown: &str) -> Result<Header, Fault> {
+    let header = Header::read(db)?;
     let misconfigured = |message: String| Err(Error::new(ErrorKind::Misconfigured, message).into());
     if header.application == APPLICATION && header.version > VERSION {
         return misconfigured(format!(
@@ -87,7 +88,7 @@ fn check(db: &Connection, header: Header, shown: &str) -> Result<(), Fault> {
     if header.application != APPLICATION && !empty {
         return misconfigured(format!("{shown} is another program's database; give Leasehold a file of its own"));
     }
-    Ok(())
+    Ok(header)
 }
 
 /// The mode is stored in the file; whoever opens it sees to it and checks, so that no two modes meet in one file.
@@ -110,8 +111,7 @@ fn enforce_wal(db: &Connection, shown: &str) -> Result<(), Fault> {
 fn upgrade(db: &mut Connection, ours: &Identity, shown: &str) -> Result<(), Fault> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Somebody else may have done it meanwhile.
-    let header = Header::read(&change)?;
-    check(&change, header, shown)?;
+    let header = check(&change, shown)?;
     let done = usize::try_from(header.version).unwrap_or(0);
     for step in &STEPS[done.min(STEPS.len())..] {
         change.execute_batch(step)?;

@@ -24,7 +24,11 @@ struct Fake {
 
 impl Default for Fake {
     fn default() -> Self {
-        Self { wall_ms: Arc::new(AtomicI64::new(ThisMachine.wall_ms())), clock_id: "boot-1 time:[1]", file_system: None }
+        Self {
+            wall_ms: Arc::new(AtomicI64::new(ThisMachine.wall_ms())),
+            clock_id: "boot-1 time:[1]",
+            file_system: None,
+        }
     }
 }
 
@@ -63,7 +67,13 @@ fn refusal(dir: &TempDir, machine: &Fake) -> Error {
 }
 
 fn claim(name: &str) -> Claim {
-    Claim { name: LockName::new(name).unwrap(), holder: HolderId::fresh(), label: "test".into(), ttl: LONG, queue: None }
+    Claim {
+        name: LockName::new(name).unwrap(),
+        holder: HolderId::fresh(),
+        label: "test".into(),
+        ttl: LONG,
+        queue: None,
+    }
 }
 
 fn key(claim: &Claim) -> LeaseKey {
@@ -196,10 +206,8 @@ async fn an_operation_waits_on_its_own_thread_and_in_order() {
     assert!(store.try_acquire(&first).now_or_never().is_none());
     assert!(store.try_acquire(&second).now_or_never().is_none());
     let (first, second) = (key(&first), key(&second));
-    let releases = futures_util::future::join(
-        store.release(&first, Ended::default()),
-        store.release(&second, Ended::default()),
-    );
+    let releases =
+        futures_util::future::join(store.release(&first, Ended::default()), store.release(&second, Ended::default()));
     let mut releases = Box::pin(releases);
     assert!(releases.as_mut().now_or_never().is_none(), "queued behind the claims");
     busy.execute_batch("rollback").unwrap();
