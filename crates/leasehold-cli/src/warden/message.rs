@@ -33,15 +33,18 @@ pub(super) enum Message {
     },
     /// To the warden: kill the tree at once.
     Kill,
-    /// To the warden: we were continued, continue the job.
-    Continue,
+    /// To the warden: we were continued, continue the job; unless it has been stopped again since.
+    Continue(Stops),
     /// To the warden: read the page again.
     Poke,
     /// To the wrapper: the terminal stopped the job (TSTP, TTIN, TTOU).
-    Stopped,
+    Stopped(Stops),
     /// To the wrapper: the run is over, the page says how. (Where the warden stays for another run.)
     Over,
 }
+
+/// How often the terminal has stopped the job.
+pub(super) type Stops = u32;
 
 /// A change to the inherited environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,9 +92,9 @@ impl Message {
             Message::Start(changes) => changes.iter().fold(vec![b'S'], |packet, change| change.encode(packet)),
             Message::Forward { signal, order } => vec![b'F', *signal as u8, u8::from(*order)],
             Message::Kill => vec![b'K'],
-            Message::Continue => vec![b'C'],
+            Message::Continue(stops) => [b"C", &stops.to_ne_bytes()[..]].concat(),
             Message::Poke => vec![b'P'],
-            Message::Stopped => vec![b'T'],
+            Message::Stopped(stops) => [b"T", &stops.to_ne_bytes()[..]].concat(),
             Message::Over => vec![b'O'],
         }
     }
@@ -103,9 +106,9 @@ impl Message {
                 Message::Forward { signal: Signal::try_from(i32::from(*signal)).ok()?, order: *order == 1 }
             }
             [b'K'] => Message::Kill,
-            [b'C'] => Message::Continue,
+            [b'C', stops @ ..] => Message::Continue(Stops::from_ne_bytes(stops.try_into().ok()?)),
             [b'P'] => Message::Poke,
-            [b'T'] => Message::Stopped,
+            [b'T', stops @ ..] => Message::Stopped(Stops::from_ne_bytes(stops.try_into().ok()?)),
             [b'O'] => Message::Over,
             _ => return None,
         })
@@ -157,9 +160,9 @@ mod tests {
             Message::Forward { signal: Signal::SIGTERM, order: true },
             Message::Forward { signal: Signal::SIGUSR1, order: false },
             Message::Kill,
-            Message::Continue,
+            Message::Continue(70_000),
             Message::Poke,
-            Message::Stopped,
+            Message::Stopped(3),
             Message::Over,
         ] {
             assert_eq!(Message::decode(&message.encode()), Some(message));

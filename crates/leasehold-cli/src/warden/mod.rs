@@ -17,7 +17,7 @@
 //!
 //! What the rest of the command does:
 //!
-//! ```ignore
+//! ```text
 //! let found = Found::read()?;                                  // first thing in `main`, before anything blocks
 //! let mut warden = Warden::fork(found, argv, options)?;        // before any thread or runtime exists
 //! let deadlines = warden.deadlines();                          // for the keeper's thread
@@ -47,6 +47,8 @@ mod page;
 mod sources;
 mod supervise;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod watch;
 

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CString, OsString},
-    fs, io,
+    fs, io, mem,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::ffi::OsStringExt,
@@ -17,6 +17,7 @@ use nix::{
         prctl::set_child_subreaper,
         signal::{SigSet, Signal, kill},
         socket::{AddressFamily, Shutdown, SockFlag, SockType, shutdown, socketpair},
+        wait::waitpid,
     },
     unistd::{ForkResult, Pid, fork, getpid},
 };
@@ -25,7 +26,7 @@ use super::{
     end::{Cut, End, Fatal, Status},
     found::Found,
     inside::be_the_warden,
-    message::{self, Change, Message, Received},
+    message::{self, Change, Message, Received, Stops},
     page::{Deadlines, Page, State, boottime, nanos},
     sources::Sources,
     sys::{self, Waited},
@@ -62,6 +63,7 @@ pub struct Warden {
     socket: Arc<OwnedFd>,
     found: Found,
     grace: Duration,
+    again: bool,
     /// `None` once it is reaped.
     pid: Option<Pid>,
     sources: Sources,
@@ -69,8 +71,12 @@ pub struct Warden {
     ordered: bool,
     /// What the terminal sent meanwhile.
     by_terminal: SigSet,
-    /// The warden missed its deadline and was continued.
-    continued: bool,
+    /// How often the terminal has stopped the job, as far as we have heard.
+    stops: Stops,
+    /// When the job was started.
+    started: u64,
+    /// When the warden was continued, because it missed its deadline.
+    continued: Option<u64>,
 }
 
 impl Warden {
@@ -107,11 +113,14 @@ impl Warden {
             socket: Arc::new(ours),
             found,
             grace: options.kill_after,
+            again: options.again,
             pid: Some(child),
             sources,
             ordered: false,
             by_terminal: SigSet::empty(),
-            continued: false,
+            stops: 0,
+            started: 0,
+            continued: None,
         })
     }
 
@@ -121,6 +130,8 @@ impl Warden {
     }
 
     /// Resolves when a signal asks us to give up, while nothing runs yet. Ctrl-Z stops us, and `fg` lets us go on.
+    ///
+    /// The warden is gone when it resolves: nothing will be started any more.
     ///
     /// # Cancel safety
     /// A signal is lost if this resolves and the answer is not looked at; otherwise nothing is:
@@ -151,6 +162,9 @@ impl Warden {
         }
         let end = self.supervise().await;
         self.page.forget();
+        if !self.again {
+            self.dismiss(); // it is about to end, and is not to be seen when we are gone
+        }
         if !matches!(end, End::Exited(_)) {
             self.found.restore_terminal();
         }
@@ -167,7 +181,10 @@ impl Warden {
                     self.found.stop();
                 }
                 ignored if sys::is_ignored(ignored) => {}
-                fatal => return Some(Fatal { signal: fatal as i32, by_terminal: code == libc::SI_KERNEL }),
+                fatal => {
+                    self.dismiss();
+                    return Some(Fatal { signal: fatal as i32, by_terminal: code == libc::SI_KERNEL });
+                }
             }
         }
         None
@@ -175,7 +192,9 @@ impl Warden {
 
     fn start(&mut self, env: &[(OsString, OsString)], remove: &[OsString]) -> nix::Result<()> {
         self.ordered = false;
-        self.continued = false;
+        self.stops = 0;
+        self.started = boottime();
+        self.continued = None;
         self.by_terminal = SigSet::empty();
         let set = env.iter().map(|(name, value)| Change::Set(name.clone(), value.clone()));
         let removed = remove.iter().map(|name| Change::Remove(name.clone()));
@@ -189,17 +208,15 @@ impl Warden {
         }
     }
 
-    /// From the start of the job to its end.
+    /// From the start of the job to its end. One signal at a time: a storm of them must not keep us from the clock.
     async fn supervise(&mut self) -> End {
-        self.watch_the_warden();
+        let mut stopped = false;
         loop {
-            while let Some((signal, code)) = self.sources.next_signal() {
+            stopped |= self.hear();
+            let signal = self.sources.next_signal();
+            if let Some((signal, code)) = signal {
+                stopped &= signal != Signal::SIGCONT; // then we have been stopped with the job, and that is over
                 self.hand_on(signal, code);
-            }
-            while let Received::Message(message) = message::receive(self.socket.as_raw_fd()) {
-                if message == Message::Stopped {
-                    self.stop_too().await;
-                }
             }
             if self.page.state().is_over() {
                 return self.end();
@@ -207,8 +224,24 @@ impl Warden {
             if self.pid.is_none() || self.watch_the_warden() {
                 return self.take_over();
             }
-            self.sources.woken().await;
+            match signal {
+                Some(_) => {}
+                None if mem::take(&mut stopped) => self.stop_too().await,
+                None => self.sources.woken().await,
+            }
         }
+    }
+
+    /// Hears what the warden says: whether the terminal has stopped the job.
+    fn hear(&mut self) -> bool {
+        let mut stopped = false;
+        while let Received::Message(message) = message::receive(self.socket.as_raw_fd()) {
+            if let Message::Stopped(stops) = message {
+                self.stops = stops;
+                stopped = true;
+            }
+        }
+        stopped
     }
 
     /// Hands a signal on to the job; the second one that tells it to end has it killed.
@@ -218,7 +251,7 @@ impl Warden {
     fn hand_on(&mut self, signal: Signal, code: i32) {
         let message = match signal {
             Signal::SIGCHLD => return self.reap(),
-            Signal::SIGCONT => Message::Continue,
+            Signal::SIGCONT => Message::Continue(self.stops),
             _ => {
                 if code == libc::SI_KERNEL {
                     self.by_terminal.add(signal);
@@ -244,7 +277,7 @@ impl Warden {
         }
         if !self.found.stop() {
             tokio::time::sleep(STOPPED).await;
-            let _ = self.tell(&Message::Continue);
+            let _ = self.tell(&Message::Continue(self.stops));
         }
     }
 
@@ -253,7 +286,8 @@ impl Warden {
         loop {
             match sys::wait_any() {
                 Waited::Ended(pid, _) if Some(pid) == self.pid => self.pid = None,
-                Waited::Stopped(pid, _) if Some(pid) == self.pid => self.signal_warden(Signal::SIGCONT),
+                // If more is to be reaped, the SIGCHLD that follows brings us back.
+                Waited::Stopped(pid, _) if Some(pid) == self.pid => return self.signal_warden(Signal::SIGCONT),
                 Waited::Ended(..) | Waited::Stopped(..) => {}
                 Waited::NoNews | Waited::NoChildren => return,
             }
@@ -263,20 +297,19 @@ impl Warden {
     /// Looks after the warden at the instant when it should have killed the job: continues it, and if that doesn't
     /// help kills it. Then, `true`, the rest is ours.
     fn watch_the_warden(&mut self) -> bool {
-        let late = nanos(LATE);
-        let patience = match self.page.state() {
-            State::Killing => nanos(tree::PATIENCE).saturating_add(late),
-            _ => late,
-        };
-        let due = self.page.due().kill_at.saturating_add(patience);
-        let (first, second) = (due, due.saturating_add(late));
         let now = boottime();
-        if now >= first && !self.continued {
-            self.continued = true;
+        let patience = match self.page.state() {
+            State::Killing => tree::PATIENCE + LATE,
+            _ => LATE,
+        };
+        let due = self.page.due().kill_at.max(self.started).saturating_add(nanos(patience));
+        if now >= due && self.continued.is_none() {
+            self.continued = Some(now);
             self.signal_warden(Signal::SIGCONT);
         }
-        self.sources.wake_at(if self.continued { second } else { first });
-        now >= second
+        let last = self.continued.map(|continued| continued.saturating_add(nanos(LATE)));
+        self.sources.wake_at(last.unwrap_or(due));
+        last.is_some_and(|last| now >= last.max(due))
     }
 
     /// The warden is dead, or has to be: what it had below it falls to us, and is killed.
@@ -318,6 +351,15 @@ impl Warden {
         }
     }
 
+    /// Has the warden end, and waits for that. Without it nothing can be started any more.
+    fn dismiss(&mut self) {
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+        self.signal_warden(Signal::SIGCONT);
+        if let Some(warden) = self.pid.take() {
+            while waitpid(warden, None) == Err(Errno::EINTR) {}
+        }
+    }
+
     fn tell(&self, message: &Message) -> nix::Result<()> {
         message::send(self.socket.as_raw_fd(), message)
     }
@@ -325,10 +367,6 @@ impl Warden {
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
-        while self.pid.is_some() {
-            self.reap();
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        self.dismiss();
     }
 }

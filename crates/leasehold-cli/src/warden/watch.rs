@@ -11,7 +11,7 @@ use nix::sys::{
 use super::{
     inside::{Inside, Woken},
     job::Job,
-    message::{Message, Received},
+    message::{Message, Received, Stops},
     page::{Due, NEVER, Page, State, boottime, nanos},
     sys::{self, Waited},
     tree,
@@ -29,8 +29,10 @@ pub(super) struct Watch<'a> {
     termed: bool,
     /// The tree has got TERM from us.
     told: bool,
-    /// To be continued, unless the time is over.
-    resume: bool,
+    /// How often the terminal has stopped the job.
+    stops: Stops,
+    /// To be continued from this stop, unless the time is over.
+    resume: Option<Stops>,
     /// What is left of an ended job is killed then.
     clear_by: Option<u64>,
     armed: u64,
@@ -45,7 +47,8 @@ impl<'a> Watch<'a> {
             ordered: false,
             termed: false,
             told: false,
-            resume: false,
+            stops: 0,
+            resume: None,
             clear_by: None,
             armed: NEVER,
         }
@@ -63,10 +66,10 @@ impl<'a> Watch<'a> {
             if now >= due.term_at {
                 self.cut();
                 self.tell_to_end();
-            } else if self.resume {
+            } else if self.resume == Some(self.stops) {
                 self.tell(&[Signal::SIGCONT]);
             }
-            self.resume = false;
+            self.resume = None;
             self.arm(if self.told { due.kill_at } else { due.term_at.min(due.kill_at) });
 
             if self.warden.wait() == Woken::WrapperGone || !self.obey() {
@@ -89,7 +92,7 @@ impl<'a> Watch<'a> {
         loop {
             match self.warden.receive() {
                 Received::Message(Message::Forward { signal, order }) => self.hand_on(signal, order),
-                Received::Message(Message::Continue) => self.resume = true,
+                Received::Message(Message::Continue(stops)) => self.resume = Some(stops),
                 Received::Message(Message::Kill) | Received::Closed => return false,
                 Received::Message(_) => {}
                 Received::Nothing => return true,
@@ -161,9 +164,10 @@ impl<'a> Watch<'a> {
     }
 
     /// The wrapper stops too, so that the shell sees it. What stopped by SIGSTOP was meant to stop alone.
-    fn job_stopped(&self, signal: i32) {
+    fn job_stopped(&mut self, signal: i32) {
         if [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
-            self.warden.tell_wrapper(&Message::Stopped);
+            self.stops += 1;
+            self.warden.tell_wrapper(&Message::Stopped(self.stops));
         }
     }
 

@@ -1,6 +1,9 @@
 //! At the deadline the job ends, whatever else happens.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 
@@ -185,18 +188,19 @@ fn a_warden_that_misses_the_deadline_is_replaced() {
     let mut run = lease.run().ttl("1s").sh(STUBBORN_TREE).start();
     run.until_job_has(STUBBORN);
     let warden = run.warden().unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    send(warden, Signal::SIGSTOP);
-                }
-            });
-        }
+        scope.spawn(|| {
+            // Bounded: a failure below must not leave this thread spinning.
+            let end = Instant::now() + LIMIT;
+            while !done.load(Ordering::Relaxed) && Instant::now() < end {
+                send(warden, Signal::SIGSTOP);
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
         lease.lose_store();
         let status = run.code();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         assert_eq!(status, 76);
     });
     assert_eq!(run.processes(), []);

@@ -73,15 +73,3 @@ fn an_ordered_end_leaves_nothing_behind() {
     assert_eq!(run.processes(), []);
     assert!(lease.is_free());
 }
-
-/// `--forever`: run, lose, run again, by the same warden.
-#[test]
-fn forever_runs_again() {
-    let lease = Lease::new();
-    let script = "echo ran >>$DIR/runs; cat; sleep 0.1; exit 3";
-    let mut run = lease.run().option("--forever").sh(script).start();
-    until("it ran three times", || lease.read("runs").lines().count() == 3);
-    run.send(Signal::SIGTERM);
-    assert!(run.code() > 128);
-    assert_eq!(run.processes(), []);
-}

@@ -123,6 +123,14 @@ impl Terminal {
         });
     }
 
+    /// Waits until the job has come to its `sleep`.
+    #[track_caller]
+    fn until_asleep(&self) {
+        let is_sleep =
+            |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+        until("a sleep runs", || self.running().iter().any(is_sleep));
+    }
+
     #[track_caller]
     fn until_nothing_runs(&self) {
         until("nothing runs", || self.running().is_empty());
@@ -165,21 +173,22 @@ fn take_terminal() {
     }
 }
 
-/// Prints `up2` and waits to be ended.
-const SLEEPER: &str = "sh -c 'echo up$((1+1)); sleep 1000'";
+/// A job of two processes that wait to be ended. No key is pressed while a shell forks one: dash loses it then, with us
+/// and without.
+const SLEEPER: &str = "sh -c 'sleep 1000; exit 3'";
 
 #[test]
 fn ctrl_c_ends_the_job() {
     let mut terminal = Terminal::with_shell();
     for _ in 0..3 {
         terminal.type_line(&format!("$RUN -- {SLEEPER}"));
-        terminal.expect("up2");
+        terminal.until_asleep();
         terminal.press(CTRL_C);
         terminal.expect_code(130);
         terminal.until_nothing_runs();
     }
     terminal.type_line(&format!("$RUN -- {SLEEPER}"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.press(CTRL_BACKSLASH);
     terminal.expect_code(131);
     assert!(terminal.lease.is_free());
@@ -190,7 +199,7 @@ fn ctrl_c_ends_the_job() {
 fn ctrl_c_ends_a_script() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("bash -c \"$RUN -- {SLEEPER}; echo next$((1+1))\"; echo rest"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.press(CTRL_C);
     terminal.expect_code(130);
     assert!(!terminal.shown.contains("next2"));
@@ -272,13 +281,12 @@ fn a_job_that_stops_itself_gives_the_shell_back() {
 #[test]
 fn ctrl_z_and_bg() {
     let mut terminal = Terminal::with_shell();
-    terminal.type_line("$RUN -- sh -c 'echo up$((1+1)); while [ ! -e $DIR/end ]; do sleep 0.05; done; exit 6'");
+    terminal.type_line("mkfifo $DIR/end; $RUN -- sh -c 'echo up$((1+1)); read a <$DIR/end; exit 6'");
     terminal.expect("up2");
     terminal.press(CTRL_Z);
     terminal.expect("Stopped");
     terminal.type_line("bg");
-    std::fs::write(terminal.lease.file("end"), "").unwrap();
-    terminal.type_line("wait %1; echo code=$?.");
+    terminal.type_line("echo >$DIR/end; wait %1; echo code=$?.");
     terminal.expect("code=6.");
 }
 
@@ -286,7 +294,7 @@ fn ctrl_z_and_bg() {
 #[test]
 fn ctrl_z_past_the_deadline() {
     let mut terminal = Terminal::with_shell();
-    terminal.type_line("$SHORT -- sh -c 'echo up$((1+1)); while :; do sleep 0.05; done'");
+    terminal.type_line("$SHORT -- sh -c 'echo up$((1+1)); read a'");
     terminal.expect("up2");
     terminal.press(CTRL_Z);
     terminal.expect("Stopped");
@@ -299,8 +307,8 @@ fn ctrl_z_past_the_deadline() {
 #[test]
 fn a_background_job_that_reads_is_stopped_until_fg() {
     let mut terminal = Terminal::with_shell();
-    terminal.type_line("$RUN -- sh -c 'read a; echo got-$a' &");
-    until("it is stopped", || terminal.running().len() == 3 && state(terminal.wrapper()) == Some('T'));
+    terminal.type_line("set -b; $RUN -- sh -c 'read a; echo got-$a' &");
+    terminal.expect("Stopped");
     terminal.type_line("fg");
     terminal.until_in_front();
     terminal.type_line("hello");
@@ -312,7 +320,7 @@ fn a_background_job_that_reads_is_stopped_until_fg() {
 fn a_background_job_brought_forward_takes_ctrl_c() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("$RUN -- {SLEEPER} &"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.type_line("fg");
     terminal.until_in_front();
     terminal.press(CTRL_C);
@@ -338,7 +346,7 @@ fn a_killed_job_leaves_the_terminal_as_it_was() {
 fn p02_a_closed_terminal_ends_the_job() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("$RUN -- {SLEEPER}"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.close();
     terminal.until_nothing_runs();
     assert!(terminal.lease.is_free());
@@ -349,7 +357,7 @@ fn p02_a_closed_terminal_ends_the_job() {
 fn a_closed_terminal_spares_what_ignores_hang_ups() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("trap '' HUP; $RUN -- {SLEEPER}"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.close();
     thread::sleep(Duration::from_millis(300)); // nothing is to happen
     assert_eq!(terminal.running().len(), 4, "wrapper, warden, sh and sleep");
@@ -360,9 +368,9 @@ fn a_closed_terminal_spares_what_ignores_hang_ups() {
 fn a_stopped_shell_job_goes_on() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("$RUN -- {SLEEPER} &"));
-    terminal.expect("up2");
-    terminal.type_line("kill -STOP %1");
-    until_stopped(terminal.wrapper());
+    terminal.until_asleep();
+    terminal.type_line("set -b; kill -STOP %1");
+    terminal.expect("Stopped");
     terminal.type_line("fg");
     terminal.until_in_front();
     until("it goes on", || state(terminal.wrapper()) != Some('T'));
@@ -384,7 +392,7 @@ fn a_pipeline_shares_the_terminal() {
     terminal.expect_code(0);
 
     terminal.type_line(&format!("$RUN -- {SLEEPER} | ${{RUN/run job/run other}} -- cat"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.press(CTRL_C);
     terminal.expect_code(130);
     terminal.until_nothing_runs();
@@ -394,7 +402,7 @@ fn a_pipeline_shares_the_terminal() {
 fn killing_a_shell_job_ends_it() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("$RUN -- {SLEEPER} &"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.type_line("kill %1; wait %1; echo code=$?.");
     terminal.expect("code=143.");
     terminal.until_nothing_runs();
@@ -438,13 +446,14 @@ fn an_interactive_shell_works_inside() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line("PS1='in> ' $RUN -- bash --norc --noprofile --noediting -i");
     terminal.expect("in> ");
-    terminal.type_line("sh -c 'echo up$((1+1)); read a; echo got-$a; sleep 1000'");
+    terminal.type_line("sh -c 'echo up$((1+1)); read a; echo got-$a; sleep 1000; exit 3'");
     terminal.expect("up2");
     terminal.press(CTRL_Z);
     terminal.expect("Stopped");
     terminal.type_line("fg");
     terminal.type_line("hello");
     terminal.expect("got-hello");
+    terminal.until_asleep();
     terminal.press(CTRL_C);
     terminal.expect_code(130);
     terminal.type_line("exit 5");
@@ -458,7 +467,7 @@ fn an_interactive_shell_works_inside() {
 fn a_stopped_wrapper_hears_what_was_sent_meanwhile() {
     let mut terminal = Terminal::with_shell();
     terminal.type_line(&format!("$RUN -- {SLEEPER}"));
-    terminal.expect("up2");
+    terminal.until_asleep();
     terminal.press(CTRL_Z);
     terminal.expect("Stopped");
     send(terminal.wrapper(), Signal::SIGTERM);
