@@ -17,7 +17,7 @@ use nix::{
         prctl::set_child_subreaper,
         signal::{SigSet, Signal, kill},
         socket::{AddressFamily, Shutdown, SockFlag, SockType, shutdown, socketpair},
-        wait::waitpid,
+        wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::{ForkResult, Pid, fork, getpid},
 };
@@ -307,9 +307,9 @@ impl Warden {
             self.continued = Some(now);
             self.signal_warden(Signal::SIGCONT);
         }
-        let last = self.continued.map(|continued| continued.saturating_add(nanos(LATE)));
+        let last = self.continued.map(|continued| continued.saturating_add(nanos(LATE)).max(due));
         self.sources.wake_at(last.unwrap_or(due));
-        last.is_some_and(|last| now >= last.max(due))
+        last.is_some_and(|last| now >= last)
     }
 
     /// The warden is dead, or has to be: what it had below it falls to us, and is killed.
@@ -351,10 +351,11 @@ impl Warden {
         }
     }
 
-    /// Has the warden end, and waits for that. Without it nothing can be started any more.
+    /// Ends the warden, which watches nothing, and waits for that. Without it nothing can be started any more.
+    ///
+    /// By KILL: should somebody have stopped it, in its last breath even, nothing else would reach it.
     fn dismiss(&mut self) {
-        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
-        self.signal_warden(Signal::SIGCONT);
+        self.signal_warden(Signal::SIGKILL);
         if let Some(warden) = self.pid.take() {
             while waitpid(warden, None) == Err(Errno::EINTR) {}
         }
@@ -367,6 +368,11 @@ impl Warden {
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        self.dismiss();
+        // It may have a job to kill, so it is asked; if it is stopped, it is continued.
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+        while self.pid.is_some() {
+            self.reap();
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 }
