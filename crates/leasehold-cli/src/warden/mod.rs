@@ -52,7 +52,7 @@ mod tests;
 mod tree;
 mod watch;
 
-pub use end::{Cut, End, Fatal, Status};
+pub use end::{Cut, End};
 pub use found::Found;
-pub use page::{Deadlines, boottime};
+pub use page::Deadlines;
 pub use supervise::{Options, Warden};

@@ -17,7 +17,7 @@ use nix::{
         prctl::set_child_subreaper,
         signal::{SigSet, Signal, kill},
         socket::{AddressFamily, Shutdown, SockFlag, SockType, shutdown, socketpair},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
+        wait::waitpid,
     },
     unistd::{ForkResult, Pid, fork, getpid},
 };

@@ -13,7 +13,9 @@ use nix::{
     unistd::{ForkResult, fork},
 };
 
-use super::{Cut, End, Found, Options, Status, Warden, boottime};
+use super::end::Status;
+use super::page::boottime;
+use super::{Cut, End, Found, Options, Warden};
 
 /// Runs `test` in a process of its own, which has one thread as [`Warden::fork`] wants it.
 fn alone(test: impl FnOnce()) {
