@@ -265,7 +265,7 @@ fn keep_writing() {
 fn a_killed_holder_leaves_the_lock_for_its_ttl() {
     let file = File::new();
     let store = file.store();
-    let mut holder = file.worker("hold", &[("TTL_MS", "700")]);
+    let mut holder = file.worker("hold", &[("TTL_MS", "2000")]);
     let token: u64 = holder.hear("held", SOON).parse().unwrap();
     holder.kill();
     block_on(async {
@@ -352,7 +352,7 @@ fn a_release_in_another_process_wakes_the_first_waiter() {
     let file = File::new();
     let (store, stranger) = (file.store(), file.store());
     block_on(async {
-        let mut holder = file.worker("hold", &[("TTL_MS", "400")]);
+        let mut holder = file.worker("hold", &[("TTL_MS", "60000")]);
         holder.hear("held", SOON);
         let mut ours = store.subscribe(&LockName::new("held").unwrap()).await.unwrap();
         let mut theirs = stranger.subscribe(&LockName::new("held").unwrap()).await.unwrap();

@@ -14,9 +14,9 @@ use super::database::Database;
 use super::fault::Fault;
 use crate::error::{Error, ErrorKind};
 
-/// How long a newcomer waits for the others to be gone. Short-lived processes of the same new clock meet here
-/// after a reboot; the one that settles it needs a moment.
-pub(super) const SETTLING: Duration = Duration::from_secs(1);
+/// How long a newcomer waits for the others to be gone. After a reboot many of the same new clock may meet here,
+/// each in the way of the others while it looks.
+pub(super) const SETTLING: Duration = Duration::from_secs(3);
 
 /// What must be equal for two processes to share a file.
 #[derive(Debug, Default, PartialEq, Eq)]

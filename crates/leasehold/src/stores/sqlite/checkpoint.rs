@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::connection::plain;
+use super::connection::{plain, wait_up_to};
 use super::database::{Database, LOG_PAGES};
 use super::fault::Fault;
 
@@ -14,8 +14,8 @@ pub(super) fn run(database: &Database) {
 
 /// Answers how many pages are left that the next one has to move.
 fn attempt(database: &Database) -> Result<u32, Fault> {
-    let db = plain(database)?;
-    db.busy_timeout(LONGEST_WAIT)?;
+    let mut db = plain(database)?;
+    wait_up_to(LONGEST_WAIT, &mut db)?;
     db.pragma_update(None, "synchronous", "normal")?;
     // Nobody is held up by the first. While it synced, others may have written, and a log starts over only when all
     // of it has been moved: the second makes writers wait, but has little or nothing left to do.

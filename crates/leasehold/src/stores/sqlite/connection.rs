@@ -37,7 +37,7 @@ impl Connection {
     /// Opens the file; makes it if it isn't there and `create` says so. Takes its time if others are at it.
     pub fn open(database: &Arc<Database>, create: bool) -> Result<Self, Fault> {
         let ours = Identity::of(database)?;
-        let started = Instant::now();
+        let (started, mut longest) = (Instant::now(), 2_000);
         loop {
             let fault = match Self::try_open(database, &ours, create) {
                 Err(fault) if fault.is_busy() && started.elapsed() < PATIENCE => fault,
@@ -48,8 +48,9 @@ impl Connection {
             if matches!(fault, Fault::Elsewhere) && boot::adopt(database, &ours)? {
                 continue;
             }
-            // At random, or two that got in each other's way would do so again.
-            thread::sleep(Duration::from_micros(rand::random_range(500..10_000)));
+            // At random, or those who got in each other's way would do so again.
+            thread::sleep(Duration::from_micros(rand::random_range(500..longest)));
+            longest = (longest * 2).min(100_000);
         }
     }
 
@@ -60,10 +61,10 @@ impl Connection {
         }
         place.check_file_system(&*database.machine, database.trusted)?;
         let mut db = open(database, create)?;
-        let patience = Arc::new(Patience::default());
+        let patience = Arc::new(Patience::of(PATIENCE));
         let log_pages = Arc::new(AtomicU32::new(0));
         // Before anything that may find the file locked.
-        wait_patiently(&mut db, &patience)?;
+        wait_with(&mut db, &patience)?;
         if db.is_readonly("main")? {
             let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
             return Err(rusqlite::Error::SqliteFailure(read_only, None).into());
@@ -173,7 +174,12 @@ fn opened_files(db: &rusqlite::Connection, database: &Database) -> Result<Files,
     files.ok_or(Fault::Torn)
 }
 
-fn wait_patiently(db: &mut rusqlite::Connection, patience: &Arc<Patience>) -> rusqlite::Result<()> {
+/// Makes a bare connection wait while others write.
+pub(super) fn wait_up_to(limit: Duration, db: &mut rusqlite::Connection) -> rusqlite::Result<()> {
+    wait_with(db, &Arc::new(Patience::of(limit)))
+}
+
+fn wait_with(db: &mut rusqlite::Connection, patience: &Arc<Patience>) -> rusqlite::Result<()> {
     let patience = Arc::clone(patience);
     db.busy_handler(Some(move |tries| patience.wait(tries)))
 }
@@ -200,16 +206,15 @@ fn unseen(database: &Database, error: &std::io::Error) -> Fault {
 #[derive(Debug)]
 struct Patience {
     patient: AtomicBool,
+    limit: Duration,
     since: Mutex<Instant>,
 }
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self { patient: AtomicBool::new(true), since: Mutex::new(Instant::now()) }
-    }
-}
-
 impl Patience {
+    fn of(limit: Duration) -> Self {
+        Self { patient: AtomicBool::new(true), limit, since: Mutex::new(Instant::now()) }
+    }
+
     fn wait(&self, tries: i32) -> bool {
         if !self.patient.load(Ordering::Relaxed) {
             return false;
@@ -218,7 +223,7 @@ impl Patience {
         if tries == 0 {
             *since = Instant::now();
         }
-        if since.elapsed() >= PATIENCE {
+        if since.elapsed() >= self.limit {
             return false;
         }
         let longest = 50_u64 << tries.clamp(0, 8);

@@ -202,9 +202,11 @@ async fn an_operation_waits_on_its_own_thread_and_in_order() {
     let store = open(&dir, &Fake::default());
     let busy = writer(&store);
     let (first, second) = (claim("order"), claim("order"));
-    // Two claims whose callers give up: one may be at it, the other can't have begun.
-    assert!(store.try_acquire(&first).now_or_never().is_none());
+    // Two claims whose callers give up: the first is at it by then or is the next, the second can't have begun.
+    let mut attempt = store.try_acquire(&first);
+    assert!((&mut attempt).now_or_never().is_none());
     assert!(store.try_acquire(&second).now_or_never().is_none());
+    drop(attempt);
     let (first, second) = (key(&first), key(&second));
     let releases =
         futures_util::future::join(store.release(&first, Ended::default()), store.release(&second, Ended::default()));
@@ -271,21 +273,35 @@ async fn a_log_taken_away_ends_the_leases_and_is_told() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("-wal"), "{error}");
     drop((store, keeper));
-    // Once nobody has it open any more, it is a good file again.
-    assert!(token(&open(&dir, &machine), &claim("torn")).await.is_some());
+    // Once nobody has it open any more, it is a good file again. The keeper's thread needs a moment to close it.
+    let started = Instant::now();
+    let again = loop {
+        match Sqlite::open_on(&url(&dir), Box::new(machine.clone())) {
+            Ok(store) => break store,
+            Err(error) => assert!(started.elapsed() < LONG, "{error}"),
+        }
+    };
+    assert!(token(&again, &claim("torn")).await.is_some());
 }
 
 #[tokio::test]
-async fn the_log_stays_short_under_constant_use() {
+async fn the_log_starts_over_under_constant_use() {
     let dir = directory();
     let store = open(&dir, &Fake::default());
-    for _ in 0..5000 {
+    let view = rusqlite::Connection::open(store.path()).unwrap();
+    let pages = || view.query_row("pragma wal_checkpoint(noop)", [], |row| row.get::<_, u32>(1)).unwrap();
+    let (started, mut longest) = (Instant::now(), 0);
+    loop {
         let mine = claim("log");
         assert!(token(&store, &mine).await.is_some());
         assert_eq!(store.release(&key(&mine), Ended::default()).await.unwrap(), Release::Released);
+        let now = pages();
+        if longest > database::LOG_PAGES && now < database::LOG_PAGES {
+            break;
+        }
+        longest = longest.max(now);
+        assert!(started.elapsed() < LONG, "{now} pages and growing");
     }
-    let bytes = store.database.place.wal_bytes();
-    assert!(bytes < 4 * 4120 * u64::from(database::LOG_PAGES), "{bytes} bytes after 10,000 commits");
 }
 
 #[tokio::test]
