@@ -199,6 +199,10 @@ impl Running {
         self.child.id().cast_signed()
     }
 
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
     /// Every living process of this run: wrapper, warden and job.
     pub fn processes(&self) -> Vec<i32> {
         marked(&self.mark)

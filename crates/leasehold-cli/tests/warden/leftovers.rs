@@ -1,6 +1,10 @@
 //! What the job leaves in the background.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Read,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 
@@ -72,4 +76,39 @@ fn an_ordered_end_leaves_nothing_behind() {
     assert_eq!(run.code(), 7);
     assert_eq!(run.processes(), []);
     assert!(lease.is_free());
+}
+
+/// A process that became another user's can't be killed by us. That is said, and the lock is left to run out.
+#[test]
+fn what_cannot_be_killed_is_named() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can prepare a program that becomes root");
+        return;
+    }
+    let lease = Lease::new();
+    let becomes_root = lease.file("setpriv");
+    let everybody =
+        |file: &std::path::Path, mode| std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode));
+    std::fs::copy("/usr/bin/setpriv", &becomes_root).unwrap();
+    everybody(&becomes_root, 0o4755).unwrap();
+    everybody(&lease.file(""), 0o777).unwrap();
+
+    let as_nobody = "exec setpriv --reuid 65534 --clear-groups $RUN";
+    let script = "$DIR/setpriv --reuid 0 sleep 1000 & echo $! >$DIR/root; wait";
+    let mut run = lease.run().option("--max-hold 1s").inside(as_nobody).sh(script).start();
+    let code = run.code();
+
+    let root = lease.read("root").trim().to_owned();
+    let alive = root.parse().ok().and_then(state);
+    kill_marked(run.mark()); // it holds the pipe that is read to its end below
+    let mut said = String::new();
+    run.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    if root.is_empty() {
+        eprintln!("skipped: nobody can't reach the command here: {said}");
+        return;
+    }
+    assert!(matches!(alive, Some('S' | 'T')), "{alive:?}: {said}");
+    assert_eq!(code, 76, "{said}");
+    assert!(said.contains(&root), "{said}");
+    assert!(!lease.is_free(), "the lock is not given away while its job runs");
 }
