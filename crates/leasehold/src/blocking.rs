@@ -29,8 +29,8 @@ use crate::locks::LocksBuilder;
 /// A client of one store, for code without async. Cheap to clone.
 ///
 /// # On drop
-/// The last clone waits until what dropped guards left to be released has been (for a moment, or until
-/// the store's calls time out): a program may end right after.
+/// The last clone waits until what dropped guards left to be released has been, for 5 s at the most: a program may
+/// end right after. Inside an async runtime (`spawn_blocking` included) it waits for nothing.
 #[derive(Clone, Debug)]
 pub struct Locks {
     shared: Arc<Shared>,
@@ -52,13 +52,18 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        if tokio::runtime::Handle::try_current().is_ok() {
-            runtime.shutdown_background(); // Inside a runtime we mustn't block; the keeper's thread goes on.
-        } else {
-            runtime.block_on(self.locks.shutdown());
+        let locks = self.locks.clone();
+        let finish = move || drop(runtime.block_on(async { tokio::time::timeout(LAST_WORDS, locks.shutdown()).await }));
+        match tokio::runtime::Handle::try_current() {
+            Err(error) if error.is_missing_context() => finish(),
+            // Inside a runtime, or in a thread that is ending, nothing can be waited for here.
+            _ => drop(std::thread::Builder::new().spawn(finish)),
         }
     }
 }
+
+/// How long the last clone waits for releases that are under way.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A named lock with its terms, for code without async.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::hold::Hold;
 pub use crate::hold::LossReason;
 use crate::keeper::{Cleanup, Undo};
-use crate::lease::{FencingToken, HolderId, Release};
+use crate::lease::{Ended, FencingToken, HolderId, Release};
 use crate::locks::Client;
 use crate::name::LockName;
 use crate::validity::Moment;
@@ -29,6 +29,8 @@ use crate::validity::Moment;
 pub struct Guard {
     client: Arc<Client>,
     hold: Arc<Hold>,
+    /// The store has answered the release: nothing is left to do for the drop.
+    given_back: bool,
 }
 
 /// What a release found.
@@ -42,7 +44,7 @@ pub enum Released {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, hold: Arc<Hold>) -> Self {
-        Self { client, hold }
+        Self { client, hold, given_back: false }
     }
 
     /// The lock's name.
@@ -93,6 +95,9 @@ impl Guard {
     /// Why the holder has to stop; none as long as it hasn't.
     #[must_use]
     pub fn loss(&self) -> Option<LossReason> {
+        if !self.is_valid() && self.hold.loss().is_none() {
+            self.hold.tell(LossReason::Expired); // The keeper has not got to it yet.
+        }
         self.hold.loss().cloned()
     }
 
@@ -108,14 +113,13 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Once called the lock is given back: dropping this future leaves the rest to the background.
-    pub async fn release(self) -> Result<Released> {
-        let how = self.hold.how_it_ends(self.client.clock.now());
+    pub async fn release(mut self) -> Result<Released> {
+        let how = self.give_up();
         let answer = self.client.store.release(&self.hold.key, how).await.inspect_err(|error| {
             let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
             self.client.observe(&Event::ReleaseFailed { name, holder, error });
         })?; // Failed or cancelled: Drop hands it to the keeper.
-        self.hold.end();
-        self.client.keeper.forget(&self.hold);
+        self.given_back = true;
         let in_time = answer == Release::Released;
         self.client.observe(&Event::Released {
             name: &self.hold.key.name,
@@ -125,20 +129,28 @@ impl Guard {
         });
         Ok(if in_time { Released::InTime } else { Released::TooLate })
     }
+
+    /// From here on it is renewed no more; a renewal that finds it gone is no loss.
+    fn give_up(&self) -> Ended {
+        self.hold.end();
+        self.client.keeper.forget(&self.hold);
+        self.hold.how_it_ends(self.client.clock.now())
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.hold.end() {
+        if self.given_back {
             return;
         }
-        self.client.keeper.forget(&self.hold);
-        let now = self.client.clock.now();
+        // A release under way may have reached the store: then it is ours no longer, and all is well.
+        let uncertain = self.hold.has_ended();
+        let how = self.give_up();
         self.client.keeper.clean_up(Cleanup {
             store: Arc::clone(&self.client.store),
             key: self.hold.key.clone(),
-            what: Undo::Hold { how: self.hold.how_it_ends(now), acquired: self.hold.acquired },
-            give_up_at: now + self.hold.ttl,
+            what: Undo::Hold { how, acquired: self.hold.acquired, uncertain },
+            give_up_at: self.client.clock.now() + self.hold.ttl,
         });
     }
 }

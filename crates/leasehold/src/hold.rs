@@ -153,9 +153,9 @@ impl Hold {
         }
     }
 
-    /// Marks it as given back; false if it was already.
-    pub fn end(&self) -> bool {
-        !self.ended.swap(true, Ordering::AcqRel)
+    /// Marks it as given back.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
     }
 
     pub fn has_ended(&self) -> bool {

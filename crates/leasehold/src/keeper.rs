@@ -10,6 +10,7 @@
 //! timer, which needs no I/O: store calls run beside it, never in its way.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::{Event, Observer};
 use crate::hold::{Hold, LossReason};
 use crate::lease::{Ended, HolderId, LeaseKey, Release, Renewal};
@@ -87,8 +88,8 @@ pub(crate) struct Cleanup {
 pub(crate) enum Undo {
     /// A claim that nobody waits for: leave the queue, release what was granted.
     Claim,
-    /// A guard that was dropped or whose release failed.
-    Hold { how: Ended, acquired: Moment },
+    /// A guard that was dropped or whose release failed; `uncertain` if a release may have reached the store.
+    Hold { how: Ended, acquired: Moment, uncertain: bool },
 }
 
 /// What one tick of the keeper found to do.
@@ -133,12 +134,8 @@ impl Keeper {
         }
         let shared = Arc::clone(&self.shared);
         match self.place {
-            Place::OwnThread => {
-                std::thread::Builder::new().name("leasehold-keeper".into()).spawn(move || run_thread(shared)).map_err(
-                    |error| Error::new(ErrorKind::Internal, "the keeper's thread can't be started").with_source(error),
-                )?;
-            }
-            Place::CallersRuntime => drop(tokio::spawn(shared.keep())),
+            Place::OwnThread => start_thread(shared)?,
+            Place::CallersRuntime => drop(tokio::spawn(shared.keep(self.place))),
         }
         *started = true;
         Ok(())
@@ -190,12 +187,15 @@ impl Drop for Keeper {
     }
 }
 
-fn run_thread(shared: Arc<Shared>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be made; without one no lease could be kept");
-    runtime.block_on(shared.keep());
+/// Whatever the thread needs is made before it: a keeper that can't run must be known before anything is granted.
+fn start_thread(shared: Arc<Shared>) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Internal, format!("the keeper's thread can't be started: {error}")).with_source(error)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let keep = move || runtime.block_on(shared.keep(Place::OwnThread));
+    std::thread::Builder::new().name("leasehold-keeper".into()).spawn(keep).map_err(failed)?;
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -300,13 +300,14 @@ impl Shared {
         lock(&self.schedule)
     }
 
+    /// An observer that panics must not take the keeper along.
     fn observe(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
-            observer.observe(event);
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));
         }
     }
 
-    async fn keep(self: Arc<Self>) {
+    async fn keep(self: Arc<Self>, place: Place) {
         let store = self.store.for_keeper();
         let mut calls: FuturesUnordered<BoxFuture<'static, Called>> = FuturesUnordered::new();
         let mut cleaning = 0;
@@ -320,7 +321,7 @@ impl Shared {
             }
             cleaning += tick.cleanups.len();
             for cleanup in tick.cleanups {
-                calls.push(Arc::clone(&self).clean_up(cleanup, Arc::clone(&store)).boxed());
+                calls.push(Arc::clone(&self).clean_up(cleanup, Arc::clone(&store), place).boxed());
             }
             if cleaning == 0 {
                 self.schedule().tell_drained();
@@ -351,7 +352,10 @@ impl Shared {
     async fn renew(store: Arc<dyn Store>, clock: Arc<dyn Clock>, holds: Vec<Arc<Hold>>) -> Called {
         let leases: Vec<_> = holds.iter().map(|hold| (hold.key.clone(), hold.ttl)).collect();
         let sent = clock.now();
-        let answers = store.renew(&leases).await;
+        let answers = AssertUnwindSafe(store.renew(&leases)).catch_unwind().await.unwrap_or_else(|_| {
+            let panicked = || Error::new(ErrorKind::Internal, "the store panicked").maybe_applied();
+            holds.iter().map(|_| Err(panicked())).collect()
+        });
         Called::Renewed { sent, holds, answers }
     }
 
@@ -409,7 +413,7 @@ impl Shared {
     }
 
     fn give_back(&self, hold: &Hold, now: Moment) {
-        let what = Undo::Hold { how: Ended::default(), acquired: hold.acquired };
+        let what = Undo::Hold { how: hold.how_it_ends(now), acquired: hold.acquired, uncertain: false };
         let store = Arc::clone(&self.store);
         let cleanup = Cleanup { store, key: hold.key.clone(), what, give_up_at: now + hold.ttl };
         self.schedule().cleanups.push(cleanup);
@@ -417,36 +421,58 @@ impl Shared {
     }
 
     /// Tries until the store has answered or the lease has ended by itself.
-    async fn clean_up(self: Arc<Self>, cleanup: Cleanup, own: Arc<dyn Store>) -> Called {
+    async fn clean_up(self: Arc<Self>, mut cleanup: Cleanup, own: Arc<dyn Store>, place: Place) -> Called {
         let mut pause = Duration::from_millis(20);
-        let mut store = &cleanup.store;
+        let mut in_order = matches!(cleanup.what, Undo::Claim);
         loop {
-            // A handle whose runtime is gone may panic rather than fail; our own is tried next.
-            let tried = std::panic::AssertUnwindSafe(self.undo(store, &cleanup)).catch_unwind().await;
-            if matches!(tried, Ok(Ok(()))) || self.clock.now() >= cleanup.give_up_at {
+            let tried = if std::mem::take(&mut in_order) {
+                leave_in_order(&cleanup, place).await
+            } else {
+                self.undo(&own, &mut cleanup).await
+            };
+            if tried.is_ok() || self.clock.now() >= cleanup.give_up_at {
                 return Called::CleanedUp;
             }
-            store = &own;
             tokio::time::sleep(jittered(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 
-    async fn undo(&self, store: &Arc<dyn Store>, cleanup: &Cleanup) -> Result<()> {
-        match cleanup.what {
-            Undo::Claim => store.leave(&cleanup.key).await,
-            Undo::Hold { how, acquired } => {
-                let answer = store.release(&cleanup.key, how).await?;
+    async fn undo(&self, store: &Arc<dyn Store>, cleanup: &mut Cleanup) -> Result<()> {
+        match &mut cleanup.what {
+            Undo::Claim => unpanicked(store.leave(&cleanup.key)).await,
+            Undo::Hold { how, acquired, uncertain } => {
+                let answer = unpanicked(store.release(&cleanup.key, *how)).await;
+                let answer = answer.inspect_err(|error| *uncertain |= error.applied() == Applied::Maybe)?;
                 self.observe(&Event::Released {
                     name: &cleanup.key.name,
                     holder: cleanup.key.holder,
-                    held: self.clock.now().since(acquired),
-                    in_time: answer == Release::Released,
+                    held: self.clock.now().since(*acquired),
+                    in_time: answer == Release::Released || *uncertain,
                 });
                 Ok(())
             }
         }
     }
+}
+
+/// Takes a claim back over the handle over which it went, so that it can't be overtaken. That handle may do its work
+/// on the thread that asks, and the keeper's has none to spare: it is asked from another.
+async fn leave_in_order(cleanup: &Cleanup, place: Place) -> Result<()> {
+    let (store, key) = (Arc::clone(&cleanup.store), cleanup.key.clone());
+    let leave = async move { unpanicked(store.leave(&key)).await };
+    if place == Place::CallersRuntime {
+        return leave.await;
+    }
+    let runtime = tokio::runtime::Handle::current();
+    let elsewhere = tokio::task::spawn_blocking(move || runtime.block_on(leave));
+    elsewhere.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "a thread ended").maybe_applied()))
+}
+
+/// A handle whose runtime is gone may panic rather than fail.
+async fn unpanicked<T>(call: BoxFuture<'_, Result<T>>) -> Result<T> {
+    let answer = AssertUnwindSafe(call).catch_unwind().await;
+    answer.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the store panicked").maybe_applied()))
 }
 
 /// Between a tenth and a twentieth of the TTL: several tries before the holder has to be told.

@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::TryRng;
+use rand::rngs::SysRng;
+
 use crate::name::LockName;
 
 /// The identity of **one acquisition**: 128 random bits, fresh for each.
@@ -14,10 +17,16 @@ use crate::name::LockName;
 pub struct HolderId(u128);
 
 impl HolderId {
-    /// A new identity.
+    /// A new identity, from the operating system's generator: one of this process would give two children of a fork the
+    /// same, and so the same lock.
+    ///
+    /// # Panics
+    /// If the operating system has no randomness to give, which none does once it has booted.
     #[must_use]
     pub fn fresh() -> Self {
-        Self(rand::random())
+        let mut bytes = [0; 16];
+        SysRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
+        Self(u128::from_ne_bytes(bytes))
     }
 
     /// Reads what [`Display`](fmt::Display) wrote: 32 hexadecimal digits.

@@ -187,10 +187,12 @@ impl Lock {
         Acquisition::begin(&self.client, self.terms()?)?.once().await
     }
 
-    /// Waits for the lock, first come first served, for as long as [`wait`](Self::wait) says.
+    /// Waits for the lock, for as long as [`wait`](Self::wait) says: first come, first served among the waiters of this
+    /// client, and among clients, which take turns.
     ///
     /// # Errors
-    /// Bad terms; or the store has not answered for a whole TTL.
+    /// Bad terms; the store denies access or is set up wrong; it has not answered, or refused to write, for a whole TTL
+    /// or until the time to wait was over; the client was shut down.
     ///
     /// # Cancel safety
     /// Dropping this future leaves the queue and releases in the background what may have been granted.
@@ -251,6 +253,7 @@ impl std::fmt::Debug for Lock {
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const LONGEST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
+const LONGEST_MINIMUM_HOLD: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn check_ttl(ttl: Duration, largest: Duration, traits: Traits) -> Result<()> {
     let smallest = traits.smallest_ttl;
@@ -278,7 +281,7 @@ fn check_grace(grace: Duration, ttl: Duration) -> Result<()> {
             "the stop grace {grace:?} is more than half of the TTL {ttl:?}: too little would be left for \
              renewals. Make it at most {:?}, or the TTL at least {:?}",
             ttl / 2,
-            grace * 2
+            grace.saturating_mul(2)
         )));
     }
     Ok(())
@@ -287,6 +290,11 @@ fn check_grace(grace: Duration, ttl: Duration) -> Result<()> {
 fn check_holds(max_hold: Option<Duration>, at_least: Duration, progress: Option<Duration>) -> Result<()> {
     if max_hold.is_some_and(|most| most.is_zero()) || progress.is_some_and(|span| span.is_zero()) {
         return Err(Error::invalid("a maximum hold or progress span of 0 would end every job at once; leave it out"));
+    }
+    if at_least > LONGEST_MINIMUM_HOLD {
+        return Err(Error::invalid(format!(
+            "the minimum hold {at_least:?} is longer than a year; it keeps the name from everybody for that long"
+        )));
     }
     if let Some(most) = max_hold
         && at_least > most

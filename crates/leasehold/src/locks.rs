@@ -134,7 +134,7 @@ impl Locks {
         self.client.store.diagnose().await
     }
 
-    /// Ends this client: no new acquisitions, and waits until what dropped guards and cancelled calls left
+    /// Ends this client: no new acquisitions, those that wait end with an error, and waits until what dropped guards and cancelled calls left
     /// to be released has been. Guards that are still alive stay valid and are renewed until they end.
     ///
     /// # Cancel safety
@@ -173,9 +173,10 @@ impl LocksBuilder {
         self
     }
 
-    /// The largest TTL that a lock may have. Default: one hour.
+    /// The largest TTL that a lock may have. Default: one hour; at most a day, for it is how long everybody waits for a
+    /// machine that died.
     pub fn max_ttl(mut self, largest: Duration) -> Self {
-        self.max_ttl = largest;
+        self.max_ttl = largest.min(Duration::from_secs(24 * 3600));
         self
     }
 

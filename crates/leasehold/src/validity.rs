@@ -105,30 +105,40 @@ impl Clock for BootClock {
 
     fn sleep_until(&self, at: Moment) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let Some(timer) = boot_timer(at) else { return std::future::pending().await };
+            if at == Moment::NEVER {
+                return std::future::pending().await;
+            }
+            let timer = boot_timer(at).ok();
             // An interrupted wait is no reason to fire early: ask the clock.
             while BootClock.now() < at {
-                let Ok(mut ready) = timer.readable().await else { break };
-                ready.clear_ready();
+                match &timer {
+                    Some(timer) => match timer.readable().await {
+                        Ok(mut ready) => ready.clear_ready(),
+                        Err(_) => nap(at).await,
+                    },
+                    None => nap(at).await,
+                }
             }
         })
     }
 }
 
-/// A kernel timer that fires at `at` on the boot-time clock; none for [`Moment::NEVER`].
-fn boot_timer(at: Moment) -> Option<AsyncFd<OwnedFd>> {
+/// A step on the way to `at` for when there is no timer to be had, in a process that has used up its descriptors:
+/// Tokio's timers need none. Short, for they don't count suspended time.
+async fn nap(at: Moment) {
+    let left = at.since(BootClock.now());
+    tokio::time::sleep(left.min(Duration::from_millis(100))).await;
+}
+
+/// A kernel timer that fires at `at` on the boot-time clock.
+fn boot_timer(at: Moment) -> std::io::Result<AsyncFd<OwnedFd>> {
     use nix::sys::time::TimeSpec;
     use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-    if at == Moment::NEVER {
-        return None;
-    }
-    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
-        .expect("a timer descriptor can be made");
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
     let at = TimeSpec::from_duration(Duration::from_nanos(at.0.max(1)));
-    timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME).expect("an absolute time can be set");
+    timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
     #[expect(deprecated, reason = "sound for an OwnedFd; its successor is an unsafe function")]
-    let timer = AsyncFd::new(OwnedFd::from(timer));
-    Some(timer.expect("the keeper's runtime has an I/O driver"))
+    AsyncFd::new(OwnedFd::from(timer))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! subscribe, **then** try, then wait, with a timer that makes a lost hint cost half a second at most.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::event::Event;
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::keeper::{Cleanup, Undo, jittered};
-use crate::lease::{Attempt, Claim, Grant, HolderId, Holding, LeaseKey, Place};
+use crate::lease::{Attempt, Claim, FencingToken, Grant, HolderId, Holding, LeaseKey, Place};
 use crate::lock::{Outcome, Terms, Wait};
 use crate::locks::Client;
 use crate::name::LockName;
@@ -70,7 +71,7 @@ impl Acquisition {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
                 Ok(Tried::Held(holding)) => return Ok(Outcome::Contended(holding)),
                 Err(error) if error.is_transient() && tries < TRIES => tries += 1,
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.honest(error)),
             }
             tokio::time::sleep(jittered(Duration::from_millis(100))).await;
         }
@@ -78,25 +79,30 @@ impl Acquisition {
 
     /// Waits in line for as long as the terms allow.
     pub async fn wait(mut self) -> Result<Outcome> {
+        let client = Arc::clone(&self.client);
         let deadline = match self.terms.wait {
             Wait::Forever => Moment::NEVER,
             Wait::For(most) => self.began + most,
         };
-        let line = Arc::clone(&self.client.lines);
-        let Some(_turn) = self.by(deadline, line.turn(&self.claim.name)).await else {
-            return self.once().await; // One of ours is before us; this says who holds it.
+        let Some(turn) = by(&client, deadline, client.lines.turn(&client, &self.claim.name)).await else {
+            return Ok(Outcome::Contended(self.behind_ours().await));
         };
         self.claim.queue = Some(Place::default());
         let mut wake_ups: Option<WakeUps> = None;
         let mut failing_since: Option<Moment> = None;
         loop {
-            let pause = match self.try_now().await {
+            client.check_open()?;
+            turn.look(client.clock.now());
+            // The first try gets a moment even of somebody who has none to wait.
+            let limit = deadline.max(client.clock.now() + POLL);
+            let tried = by(&client, limit, self.try_now()).await;
+            let pause = match tried.unwrap_or_else(|| Err(no_answer_in_time())) {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
                 Ok(Tried::Held(holding)) => {
                     failing_since = None;
                     self.claim.queue = Some(Place { ticket: holding.ticket });
                     self.tell_waiting(&holding);
-                    if self.client.clock.now() >= deadline {
+                    if client.clock.now() >= deadline {
                         self.leave().await;
                         return Ok(Outcome::Contended(holding));
                     }
@@ -107,16 +113,38 @@ impl Acquisition {
                     self.pause_for(&holding)
                 }
                 Err(error) => {
-                    let now = self.client.clock.now();
+                    let now = client.clock.now();
                     let since = *failing_since.get_or_insert(now);
-                    if !error.is_transient() || now.since(since) >= self.terms.ttl || now >= deadline {
-                        return Err(error);
+                    if !may_pass(&error) || now.since(since) >= self.terms.ttl || now >= deadline {
+                        return Err(self.honest(error));
                     }
                     jittered(POLL)
                 }
             };
             self.sleep(pause, deadline, wake_ups.as_mut()).await;
         }
+    }
+
+    /// The answer to somebody whose time is over while another of this client was before it.
+    async fn behind_ours(&self) -> Holding {
+        let soon = self.client.clock.now() + POLL;
+        let held = by(&self.client, soon, self.client.store.inspect(&self.claim.name)).await;
+        held.and_then(Result::ok).flatten().unwrap_or_else(|| Holding {
+            name: self.claim.name.clone(),
+            holder: None,
+            label: self.claim.label.to_string(),
+            token: FencingToken::new(0),
+            held_for: Duration::ZERO,
+            remaining: Duration::ZERO,
+            revoked: false,
+            waiting: 1,
+            ticket: None,
+        })
+    }
+
+    /// An earlier try may have reached the store, whatever became of the last one.
+    fn honest(&self, error: Error) -> Error {
+        if self.in_store { error.maybe_applied() } else { error }
     }
 
     /// One try; the validity of what it grants counts from before this try was sent, not from the first.
@@ -160,8 +188,10 @@ impl Acquisition {
     }
 
     async fn subscribe(&self) -> WakeUps {
-        // Without hints the poll finds it: no reason to fail.
-        self.client.store.subscribe(&self.claim.name).await.unwrap_or_else(|_| WakeUps::silent())
+        // Without hints the poll finds it: no reason to fail, nor to lose the place in the queue over it.
+        let soon = self.client.clock.now() + POLL;
+        let subscribed = by(&self.client, soon, self.client.store.subscribe(&self.claim.name)).await;
+        subscribed.and_then(Result::ok).unwrap_or_else(WakeUps::silent)
     }
 
     /// Until the holder's lease ends or the next look is due.
@@ -183,12 +213,6 @@ impl Acquisition {
             },
             None => tokio::time::sleep(pause).await,
         }
-    }
-
-    /// The output of `future`, unless the deadline comes first.
-    async fn by<T>(&self, deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
-        let left = deadline.since(self.client.clock.now());
-        tokio::time::timeout(left, future).await.ok()
     }
 
     fn tell_waiting(&self, holding: &Holding) {
@@ -222,6 +246,25 @@ impl Drop for Acquisition {
     }
 }
 
+/// The output of `future`, unless the deadline comes first.
+async fn by<T>(client: &Client, deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
+    let left = deadline.since(client.clock.now());
+    tokio::time::timeout(left, future).await.ok()
+}
+
+fn no_answer_in_time() -> Error {
+    Error::new(ErrorKind::TimedOut, "the store did not answer while there was time to wait").maybe_applied()
+}
+
+/// Whether somebody who waits anyway may wait for it to pass: a disk that is full now may not be so for long.
+fn may_pass(error: &Error) -> bool {
+    error.is_transient() || error.kind() == ErrorKind::Refused
+}
+
+/// How long the first in a line may not have looked before others go past it: its task is stuck, or its future is
+/// kept and not polled.
+const STUCK: Duration = Duration::from_secs(2);
+
 /// The lines of a client's own waiters, one for each name that is waited for.
 #[derive(Default)]
 pub(crate) struct Lines {
@@ -229,34 +272,64 @@ pub(crate) struct Lines {
 }
 
 struct Line {
-    turn: Arc<Semaphore>,
+    first: Arc<First>,
     standing: usize,
 }
 
-/// Being first in the client's own line. Dropping it lets the next one come.
+/// The place at the head of a line.
+struct First {
+    turn: Arc<Semaphore>,
+    /// When whoever is there last looked at the store.
+    looked: AtomicU64,
+}
+
+/// Being first in the client's own line (or past one that is stuck). Dropping it lets the next one come.
 struct Turn {
-    _permit: OwnedSemaphorePermit,
-    _standing: Standing,
+    permit: Option<OwnedSemaphorePermit>,
+    standing: Standing,
 }
 
 /// Being in the client's own line, anywhere.
 struct Standing {
     lines: Arc<Lines>,
     name: LockName,
+    first: Arc<First>,
+}
+
+impl Turn {
+    /// Whoever is first says so each time that it looks at the store.
+    fn look(&self, now: Moment) {
+        if self.permit.is_some() {
+            self.standing.first.looked.store(now.as_nanos(), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Lines {
-    async fn turn(self: &Arc<Self>, name: &LockName) -> Turn {
-        let (turn, standing) = self.stand(name);
-        let permit = turn.acquire_owned().await.expect("a line is never closed");
-        Turn { _permit: permit, _standing: standing }
+    async fn turn(self: &Arc<Self>, client: &Client, name: &LockName) -> Turn {
+        let standing = self.stand(name, client.clock.now());
+        let mut turn = std::pin::pin!(Arc::clone(&standing.first.turn).acquire_owned());
+        loop {
+            tokio::select! {
+                biased;
+                permit = &mut turn => return Turn { permit: Some(permit.expect("a line is never closed")), standing },
+                () = tokio::time::sleep(STUCK / 2) => {}
+            }
+            let looked = Moment::from_nanos(standing.first.looked.load(Ordering::Relaxed));
+            if client.clock.now().since(looked) > STUCK {
+                return Turn { permit: None, standing };
+            }
+        }
     }
 
-    fn stand(self: &Arc<Self>, name: &LockName) -> (Arc<Semaphore>, Standing) {
+    fn stand(self: &Arc<Self>, name: &LockName, now: Moment) -> Standing {
         let mut lines = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = lines.entry(name.clone()).or_insert_with(|| Line { turn: Arc::new(Semaphore::new(1)), standing: 0 });
+        let line = lines.entry(name.clone()).or_insert_with(|| {
+            let turn = Arc::new(Semaphore::new(1));
+            Line { first: Arc::new(First { turn, looked: AtomicU64::new(now.as_nanos()) }), standing: 0 }
+        });
         line.standing += 1;
-        (Arc::clone(&line.turn), Standing { lines: Arc::clone(self), name: name.clone() })
+        Standing { lines: Arc::clone(self), name: name.clone(), first: Arc::clone(&line.first) }
     }
 }
 

@@ -362,3 +362,135 @@ async fn f04_five_hundred_waiters_cost_the_store_no_more_than_one_at_a_time() {
     let tries = scene.faults.calls(Operation::TryAcquire) - polls;
     assert!(tries <= 500 * 3, "each comes in a few calls: {tries}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_answer_followed_by_a_no_is_unknown() {
+    let scene = scene();
+    scene.faults.next(Operation::TryAcquire, Fault::LoseReply);
+    scene.faults.next(Operation::TryAcquire, Fault::Fail(ErrorKind::AccessDenied));
+    let error = scene.ours.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::Maybe));
+    settle().await;
+    assert!(scene.is_free("job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_crosses_a_release_is_no_loss() {
+    let scene = scene();
+    let guard = acquired(&scene.ours.lock("job").ttl(TTL)).await;
+    tokio::time::sleep(TTL / 3 - Duration::from_millis(200)).await;
+    scene.faults.next(Operation::Release, Fault::DelayReply(Duration::from_millis(500)));
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    assert_eq!(scene.count("lost"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_outlasts_a_guard_whose_renewal_came_too_late() {
+    let scene = scene();
+    let guard = acquired(&scene.ours.lock("job").ttl(TTL).at_least_for(3600 * SECOND)).await;
+    scene.keeper_faults.always(Operation::Renew, Fault::Fail(ErrorKind::Unavailable));
+    tokio::time::sleep(Duration::from_millis(25_400)).await;
+    scene.keeper_faults.always(Operation::Renew, Fault::DelayReply(4 * SECOND));
+    tokio::time::sleep(8 * SECOND).await;
+    assert!(!guard.is_valid());
+    drop(guard);
+    settle().await;
+    assert!(!scene.is_free("job").await, "kept for an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_wait_is_kept_with_a_store_that_is_silent() {
+    let scene = scene();
+    scene.faults.always(Operation::TryAcquire, Fault::HangBefore);
+    let lock = scene.ours.lock("job").ttl(TTL);
+    let first = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.map(|_| ()) }
+    });
+    settle().await;
+    for lock in [lock.clone(), scene.ours.lock("another").ttl(TTL)] {
+        let began = tokio::time::Instant::now();
+        let _ = lock.wait(Wait::For(SECOND)).acquire().await;
+        assert!(began.elapsed() <= 2 * SECOND, "{:?}", began.elapsed());
+    }
+    first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_later_does_not_overtake_one_of_ours_whose_claim_is_slow() {
+    let scene = scene();
+    scene.faults.next(Operation::TryAcquire, Fault::DelayRequest(Duration::from_millis(500)));
+    let lock = scene.ours.lock("job").ttl(TTL);
+    let first = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.unwrap().guard().is_some() }
+    });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let second = lock.wait(Wait::For(Duration::from_millis(50))).acquire().await.unwrap();
+    assert!(matches!(second, Outcome::Contended(_)));
+    assert!(first.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_those_who_wait() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    let lock = scene.ours.lock("job");
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    settle().await;
+    scene.ours.shutdown().await;
+    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    settle().await;
+    assert_eq!(scene.others.inspect("job").await.unwrap().unwrap().waiting, 0);
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_outlives_a_disk_that_is_full_for_a_moment() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    let lock = scene.ours.lock("job").ttl(TTL);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap().guard().is_some() });
+    settle().await;
+    scene.faults.next_few(3, Operation::TryAcquire, Fault::Fail(ErrorKind::Refused));
+    tokio::time::sleep(5 * SECOND).await;
+    held.release().await.unwrap();
+    assert!(waiter.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_subscription_does_not_lose_the_place() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    scene.faults.next(Operation::Subscribe, Fault::DelayRequest(3 * SECOND));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for (who, locks) in [("first", &scene.ours), ("second", &scene.others)] {
+        let (lock, order) = (locks.lock("job"), Arc::clone(&order));
+        waiters.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap().guard().unwrap();
+            order.lock().unwrap().push(who);
+            guard.release().await.unwrap();
+        }));
+        tokio::time::sleep(SECOND / 2).await;
+    }
+    tokio::time::sleep(SECOND / 2).await;
+    held.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), ["first", "second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_kept_but_not_polled_blocks_nobody() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    let lock = scene.ours.lock("job");
+    let mut stuck = Box::pin(lock.acquire());
+    assert!(tokio::time::timeout(SECOND, &mut stuck).await.is_err());
+    held.release().await.unwrap();
+    let got = tokio::time::timeout(5 * SECOND, scene.ours.lock("job").acquire()).await;
+    assert!(got.is_ok_and(|outcome| outcome.unwrap().guard().is_some()));
+    drop(stuck);
+}

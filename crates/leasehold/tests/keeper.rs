@@ -177,3 +177,48 @@ async fn locks_are_free(locks: &Locks) {
         tokio::task::yield_now().await;
     }
 }
+
+#[test]
+fn an_observer_that_panics_does_not_take_the_keeper_along() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&told);
+    let observer = move |event: &Event<'_>| {
+        if let Event::Renewed { .. } = event {
+            counter.fetch_add(1, Ordering::Relaxed);
+            panic!("as the test wants it");
+        }
+    };
+    let locks = Locks::builder().observer(observer).over(store());
+    let guard = runtime().block_on(acquired(&locks.lock("job").ttl(SECOND)));
+    eventually("renewed again and again", || told.load(Ordering::Relaxed) >= 3);
+    drop(guard);
+    runtime().block_on(locks.shutdown());
+}
+
+#[test]
+fn a_client_that_may_open_nothing_more_keeps_its_leases_or_tells() {
+    if std::env::var_os("OPEN_NOTHING").is_none() {
+        // The limit is the whole process's, so this test is one of its own.
+        let test = "a_client_that_may_open_nothing_more_keeps_its_leases_or_tells";
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture"])
+            .env("OPEN_NOTHING", "1")
+            .output()
+            .unwrap();
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+        return;
+    }
+    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, 64, 64).unwrap();
+    let open_all = || -> Vec<_> { std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect() };
+    let runtime = runtime();
+    runtime.block_on(async {
+        let locks = Locks::over(store());
+        let guard = acquired(&locks.lock("job").ttl(SECOND)).await;
+        let hog = open_all();
+        assert!(Locks::over(store()).lock("job").try_acquire().await.is_err(), "never a grant without a keeper");
+        std::thread::sleep(2 * SECOND);
+        drop(hog);
+        std::thread::sleep(SECOND);
+        assert!(guard.is_valid() || guard.loss().is_some());
+    });
+}

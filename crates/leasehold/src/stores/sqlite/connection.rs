@@ -69,13 +69,9 @@ impl Connection {
             let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
             return Err(rusqlite::Error::SqliteFailure(read_only, None).into());
         }
-        let made = schema::prepare(&mut db, ours, &place.path.display().to_string())?;
+        schema::prepare(&mut db, ours, &place.path.display().to_string())?;
         if Identity::stored(&db)?.as_ref() != Some(ours) {
             return Err(Fault::Elsewhere);
-        }
-        if made {
-            // The identity must be in the database proper: under another name nobody would see this log.
-            let _ = db.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()));
         }
         db.pragma_update(None, "synchronous", database.synchronous.as_str())?;
         note_log_pages(&mut db, &log_pages)?;

@@ -60,18 +60,15 @@ impl Header {
 }
 
 /// Sees to it that the tables are there as this build knows them. Foreign and newer files are left untouched.
-/// Answers whether anything had to be made; a new file is `ours` from the start.
-pub(super) fn prepare(db: &mut Connection, ours: &Identity, shown: &str) -> Result<bool, Fault> {
-    let is_current = Header::read(db)?.is_current();
-    if !is_current {
+/// A new file is `ours` from the start.
+pub(super) fn prepare(db: &mut Connection, ours: &Identity, shown: &str) -> Result<(), Fault> {
+    if !Header::read(db)?.is_current() {
         // In one view of the file: somebody else may be making it at this moment.
         check(&*db.transaction()?, shown)?;
-    }
-    enforce_wal(db, shown)?;
-    if !is_current {
+        // Before a new file gets a log: under another name nobody would see that log, and they must see whose it is.
         upgrade(db, ours, shown)?;
     }
-    Ok(!is_current)
+    enforce_wal(db, shown)
 }
 
 fn check(db: &Connection, shown: &str) -> Result<Header, Fault> {
@@ -134,7 +131,7 @@ mod tests {
         (dir, db)
     }
 
-    fn prepare(db: &mut Connection, shown: &str) -> Result<bool, Fault> {
+    fn prepare(db: &mut Connection, shown: &str) -> Result<(), Fault> {
         super::prepare(db, &Identity::default(), shown)
     }
 
@@ -145,9 +142,10 @@ mod tests {
     #[test]
     fn an_empty_file_gets_the_tables_once() {
         let (_dir, mut db) = file();
-        assert!(prepare(&mut db, "x.db").unwrap());
-        assert!(!prepare(&mut db, "x.db").unwrap());
-        assert!(Header::read(&db).unwrap().is_current());
+        for _ in 0..2 {
+            prepare(&mut db, "x.db").unwrap();
+            assert!(Header::read(&db).unwrap().is_current());
+        }
     }
 
     #[test]
