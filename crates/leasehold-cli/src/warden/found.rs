@@ -53,6 +53,7 @@ static LOOK_BEFORE_MAIN: extern "C" fn() = look_before_main;
 pub struct Found {
     mask: SigSet,
     child_was_ignored: bool,
+    file_size_was_ignored: bool,
     group: Pid,
     terminal: Option<Terminal>,
     strangers: Vec<Pid>,
@@ -82,6 +83,7 @@ impl Found {
         Ok(Found {
             mask,
             child_was_ignored: heed_children()?,
+            file_size_was_ignored: ignore_file_size()?,
             group,
             terminal: Terminal::open(group),
             strangers: strangers(),
@@ -120,6 +122,9 @@ impl Found {
     pub(super) fn restore_signals(&self) -> nix::Result<()> {
         if !PIPE_WAS_IGNORED.load(Relaxed) {
             set(Signal::SIGPIPE, SigHandler::SigDfl)?;
+        }
+        if !self.file_size_was_ignored {
+            set(Signal::SIGXFSZ, SigHandler::SigDfl)?;
         }
         if self.child_was_ignored {
             set(Signal::SIGCHLD, SigHandler::SigIgn)?;
@@ -175,6 +180,16 @@ fn is_orphaned(group: Pid) -> bool {
         }
     }
     true
+}
+
+/// Has a write beyond the file size limit fail instead of ending us: the store tells of it. Says whether the caller had
+/// it so already.
+fn ignore_file_size() -> nix::Result<bool> {
+    let ignored = sys::is_ignored(Signal::SIGXFSZ);
+    if !ignored {
+        set(Signal::SIGXFSZ, SigHandler::SigIgn)?;
+    }
+    Ok(ignored)
 }
 
 /// Has the kernel keep dead children until they are waited for. Says whether the caller had it drop them.

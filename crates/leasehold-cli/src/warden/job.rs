@@ -1,7 +1,6 @@
 //! Starting the job: from the fork to its exec.
 
 use std::{
-    collections::HashMap,
     ffi::{CString, OsString},
     os::unix::ffi::OsStrExt,
     ptr,
@@ -145,15 +144,14 @@ fn give_up(page: &Page, refused: Refused) -> ! {
     }
 }
 
-/// The inherited environment with `changes`.
+/// The inherited environment with `changes`, in its order.
 fn environment(changes: &[Change]) -> nix::Result<Vec<CString>> {
-    let mut variables: HashMap<OsString, OsString> = std::env::vars_os().collect();
-    for change in changes.iter().cloned() {
-        match change {
-            Change::Set(name, value) => drop(variables.insert(name, value)),
-            Change::Remove(name) => drop(variables.remove(&name)),
-        }
-    }
+    let is_changed = |name: &OsString| changes.iter().any(|change| change.name() == name);
+    let kept = std::env::vars_os().filter(|(name, _)| !is_changed(name));
+    let set = changes.iter().filter_map(|change| match change {
+        Change::Set(name, value) => Some((name.clone(), value.clone())),
+        Change::Remove(_) => None,
+    });
     let entry = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
-    variables.into_iter().map(|variable| CString::new(entry(variable)).map_err(|_| Errno::EINVAL)).collect()
+    kept.chain(set).map(|variable| CString::new(entry(variable)).map_err(|_| Errno::EINVAL)).collect()
 }

@@ -116,6 +116,13 @@ impl Message {
 }
 
 impl Change {
+    /// The variable that is changed.
+    pub(super) fn name(&self) -> &OsString {
+        match self {
+            Change::Set(name, _) | Change::Remove(name) => name,
+        }
+    }
+
     /// `NAME=VALUE\0` sets, `NAME\0` removes: neither byte can be in a variable's name.
     fn encode(&self, mut packet: Vec<u8>) -> Vec<u8> {
         match self {

@@ -370,9 +370,10 @@ impl Drop for Warden {
     fn drop(&mut self) {
         // It may have a job to kill, so it is asked; if it is stopped, it is continued.
         let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+        self.reap();
         while self.pid.is_some() {
-            self.reap();
             std::thread::sleep(Duration::from_micros(100));
+            self.reap();
         }
     }
 }
