@@ -109,7 +109,8 @@ While CMD runs, the lock is renewed, however long that takes. If it can't be (th
 the lock away), CMD and all that it started are told to end (TERM) and then killed (KILL), before anybody else can get \
 the lock, and the exit code is 76. Should this machine die, the lock is free again after --ttl.
 
-CMD gets stdin, stdout, stderr and signals as if it had been started without leasehold. It sees the lock in its \
+CMD gets stdin, stdout, stderr and signals as if it had been started without leasehold; but a second TERM, INT or QUIT \
+kills it at once. It sees the lock in its \
 environment:
 
   LEASEHOLD_LOCK    the lock's name
@@ -174,7 +175,7 @@ pub struct RunArgs {
     /// At most half of --ttl, since all of it must be over before the lock ends.
     ///
     /// [default: a third of --ttl, at most 10s]
-    #[arg(long, value_name = "DUR", value_parser = duration)]
+    #[arg(long, value_name = "DUR", value_parser = some_time)]
     kill_after: Option<Duration>,
     /// Hold the lock until everything that the job started has ended
     ///

@@ -13,6 +13,10 @@ use exit::Failure;
 
 /// No thread, no runtime and no signal handler before the verb: `run` forks first, and hands on what it found.
 fn main() {
+    std::panic::set_hook(Box::new(|fault| {
+        output::tell(&format!("a fault of ours: {fault}; please report it"));
+        std::process::exit(exit::FAULT);
+    }));
     let code = args::parse().and_then(|cli| dispatch(&cli)).unwrap_or_else(|failure| {
         output::tell(&failure.message);
         failure.code

@@ -27,6 +27,9 @@ use crate::validity::{self, Moment};
 /// How often a store that hiccups is asked by somebody who doesn't wait.
 const TRIES: u32 = 3;
 
+/// For how long it is asked again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often a waiter looks at a store that wakes it. Half the life of its entry: each look renews that.
 const POLL: Duration = QUEUE_ENTRY.checked_div(2).expect("2 is not 0");
 
@@ -70,7 +73,7 @@ impl Acquisition {
             match self.try_now().await {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
                 Ok(Tried::Held(holding)) => return Ok(Outcome::Contended(holding)),
-                Err(error) if error.is_transient() && tries < TRIES => tries += 1,
+                Err(error) if error.is_transient() && tries < TRIES && self.has_just_begun() => tries += 1,
                 Err(error) => return Err(self.honest(error)),
             }
             tokio::time::sleep(jittered(Duration::from_millis(100))).await;
@@ -140,6 +143,12 @@ impl Acquisition {
             waiting: 1,
             ticket: None,
         })
+    }
+
+    /// Whether asking again takes no longer than somebody who doesn't wait would think right: a store that is silent is
+    /// not asked three times for five seconds.
+    fn has_just_begun(&self) -> bool {
+        self.client.clock.now().since(self.began) < PATIENCE
     }
 
     /// An earlier try may have reached the store, whatever became of the last one.

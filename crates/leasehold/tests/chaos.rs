@@ -28,19 +28,21 @@ async fn hold_and_wait() {
     while !Path::new(&dir).join("enough").exists() {
         // Under this load the store may be slow to answer; that is an error, and never a grant.
         let Ok(Outcome::Acquired(guard)) = lock.acquire().await else { continue };
-        let (from, end) = (history::now(), Instant::now() + Duration::from_millis(rand::random_range(0..60)));
-        let mut until = from;
+        let end = Instant::now() + Duration::from_millis(rand::random_range(0..60));
+        let mut sure: Option<(u64, u64)> = None;
         while Instant::now() < end {
-            // Looked at before it is asked: at `now` it was valid, whatever happens in between.
+            // The clock first: at `now` it was valid if it is so afterwards, whatever happens in between.
             let now = history::now();
             if !guard.is_valid() {
                 break;
             }
-            until = now;
+            sure = Some((sure.map_or(now, |(from, _)| from), now));
             std::thread::sleep(Duration::from_millis(1));
         }
-        let (who, token) = (guard.holder().to_string(), guard.token().number());
-        history.note(&Hold { who, name: "job".into(), token, from, until }).unwrap();
+        if let Some((from, until)) = sure {
+            let (who, token) = (guard.holder().to_string(), guard.token().number());
+            history.note(&Hold { who, name: "job".into(), token, from, until }).unwrap();
+        }
         drop(guard.release().await);
     }
     locks.shutdown().await;

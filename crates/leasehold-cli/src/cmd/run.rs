@@ -91,8 +91,9 @@ impl<'a> Run<'a> {
             }
         };
         self.teller.stop_waiting();
-        // What the cancelled acquire may have left is taken out of the store before we are gone.
-        self.locks.shutdown().await;
+        // What the cancelled acquire may have left is taken out of the store before we are gone; a store that doesn't
+        // answer forgets it after the TTL.
+        let _ = tokio::time::timeout(LAST_WORDS, self.locks.shutdown()).await;
         fatal.exit()
     }
 
@@ -143,7 +144,7 @@ impl<'a> Run<'a> {
             return Ok(exit::LOST);
         }
         let loss = guard.loss();
-        self.release(guard).await;
+        self.release(guard, loss.is_some()).await;
         match end {
             End::Exited(code) => Ok(code),
             End::Signaled(fatal) | End::NeverStarted(fatal) => fatal.exit(),
@@ -163,9 +164,10 @@ impl<'a> Run<'a> {
     }
 
     /// A release that fails doesn't change the job's result; the lock ends with its TTL.
-    async fn release(&self, guard: Guard) {
+    async fn release(&self, guard: Guard, lost: bool) {
         match guard.release().await {
             Ok(Released::InTime) => {}
+            Ok(Released::TooLate) if lost => {} // That is told anyway.
             Ok(Released::TooLate) => tell(&format!(
                 "the lock {} was not ours any more when the job had ended: another may have run beside it",
                 self.args.name
@@ -178,6 +180,9 @@ impl<'a> Run<'a> {
         }
     }
 }
+
+/// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the job is called, for people.
 fn job_name(command: &[OsString]) -> String {

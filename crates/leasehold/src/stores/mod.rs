@@ -43,8 +43,12 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 #[must_use]
 pub fn hide_secrets(url: &str) -> String {
     let (front, query) = url.split_once('?').map_or((url, None), |(f, q)| (f, Some(q)));
-    // The path of a file may have an @, and a file needs no password.
-    let at = if front.starts_with("sqlite:") { None } else { front.rfind('@') };
+    // The path of a file may have an @; what stands before the path (and shouldn't) may be a password.
+    let host_ends = match front.strip_prefix("sqlite://") {
+        Some(rest) => front.len() - rest.len() + rest.find('/').unwrap_or(rest.len()),
+        None => front.len(),
+    };
+    let at = front[..host_ends].rfind('@');
     let mut shown = match (front.find("://"), at) {
         (Some(start), Some(at)) if start + 3 <= at => {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
@@ -81,6 +85,7 @@ mod tests {
             ("redis://:hunter2@h:1/0", "redis://:***@h:1/0"),
             ("redis://u:p@ss@h", "redis://u:***@h"),
             ("sqlite:///a@b/c.db?namespace=x", "sqlite:///a@b/c.db?namespace=x"),
+            ("sqlite://user:hunter2@/tmp/x.db", "sqlite://user:***@/tmp/x.db"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
         ] {
             assert_eq!(hide_secrets(url), shown);

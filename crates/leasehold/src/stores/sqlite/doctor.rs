@@ -121,12 +121,13 @@ fn log(connection: &Connection) -> Result<Finding, Fault> {
 fn space(connection: &Connection) -> Finding {
     match nix::sys::statvfs::statvfs(connection.database.place.directory()) {
         Ok(found) => {
-            let free = u128::from(found.blocks_available()) * u128::from(found.fragment_size()) / (1024 * 1024);
-            let shown = format!("{free} MiB free");
-            if free < 16 {
-                Finding::warning("space", shown, "make room: on a full disk no lock can be taken or renewed")
-            } else {
-                Finding::fine("space", shown)
+            let free = u128::from(found.blocks_available()) * u128::from(found.fragment_size()) / 1024;
+            let shown = if free < 10 * 1024 { format!("{free} KiB free") } else { format!("{} MiB free", free / 1024) };
+            let fix = "make room: on a full disk no lock can be taken or renewed";
+            match free {
+                0..64 => Finding::problem("space", shown, fix),
+                64..16_384 => Finding::warning("space", shown, fix),
+                _ => Finding::fine("space", shown),
             }
         }
         Err(error) => Finding::warning("space", format!("unknown: {error}"), "look at df"),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::name::Namespace;
+use crate::stores::hide_secrets;
 
 /// The parts of a URL, checked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -40,8 +41,11 @@ impl Synchronous {
 impl Options {
     pub fn parse(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
+            let url = hide_secrets(url);
             Error::invalid(format!("{url:?} is no URL of a SQLite file; write for example sqlite:///srv/locks.db"))
         })?;
+        // From here on for messages only. A file needs no password, but somebody may have given one.
+        let url = &hide_secrets(url);
         let (file, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut options = Self { path: path(file, url)?, ..Self::default() };
         let mut seen = Vec::new();
@@ -83,9 +87,10 @@ fn path(file: &str, url: &str) -> Result<Option<PathBuf>> {
     let file = match file.strip_prefix("//") {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
         Some(rest) => {
+            let file = rest.rsplit_once('@').map_or(rest, |(_, file)| file).trim_start_matches('/');
             return Err(Error::invalid(format!(
-                "{url:?} names a host where none can be; write sqlite:///{rest} for an absolute path or \
-                 sqlite:{rest} for a relative one"
+                "{url:?} names a host where none can be; write sqlite:///{file} for an absolute path or \
+                 sqlite:{file} for a relative one"
             )));
         }
         None => file,
