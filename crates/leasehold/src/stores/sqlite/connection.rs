@@ -104,6 +104,11 @@ impl Connection {
         self.patience.patient.load(Ordering::Relaxed)
     }
 
+    /// Whether there was a commit since [`take_log_pages`](Self::take_log_pages).
+    pub fn has_committed(&self) -> bool {
+        self.log_pages.load(Ordering::Relaxed) > 0
+    }
+
     /// How many pages the log had after the last commit here, if there was one since the last call.
     pub fn take_log_pages(&self) -> Option<u32> {
         Some(self.log_pages.swap(0, Ordering::Relaxed)).filter(|pages| *pages > 0)

@@ -202,7 +202,7 @@ impl Inner {
         if kind != Kind::End && !connection.seems_current() {
             return None;
         }
-        match self.timed(kind, || what(connection)) {
+        match self.timed(connection, what) {
             Err(fault) if fault.is_busy() => None,
             done => Some((done, self.wants_checkpoint(connection))),
         }
@@ -213,7 +213,7 @@ impl Inner {
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = self.current(&mut slot, kind.creates())?;
         connection.be_patient(true);
-        let done = self.timed(kind, || what(connection));
+        let done = self.timed(connection, what);
         connection.be_patient(false);
         let wanted = self.wants_checkpoint(connection);
         drop(slot);
@@ -223,14 +223,21 @@ impl Inner {
         done
     }
 
-    /// Does `what`; where it waited for the disk, the next one goes by how long that took.
-    fn timed<T>(&self, kind: Kind, what: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-        if !kind.commits() || self.database.synchronous == Synchronous::Normal {
-            return what();
+    /// Does `what`; where it waited for the disk, the next one goes by how long that took. What was refused or
+    /// changed nothing says nothing about the disk.
+    fn timed<T>(
+        &self,
+        connection: &mut Connection,
+        what: impl Fn(&mut Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        if self.database.synchronous == Synchronous::Normal {
+            return what(connection);
         }
         let began = Instant::now();
-        let done = what();
-        self.database.committed_in(began.elapsed());
+        let done = what(connection);
+        if connection.has_committed() {
+            self.database.committed_in(began.elapsed());
+        }
         done
     }
 

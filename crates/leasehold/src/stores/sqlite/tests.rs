@@ -285,6 +285,19 @@ async fn a_log_taken_away_ends_the_leases_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_slow_disk_is_not_forgotten_over_answers_that_needed_none() {
+    let dir = directory();
+    let store = Sqlite::open_on(&format!("{}?synchronous=full", url(&dir)), Box::new(Fake::default())).unwrap();
+    let mine = claim("slow");
+    assert!(token(&store, &mine).await.is_some());
+    store.database.committed_in(Duration::from_secs(1));
+    assert_eq!(token(&store, &claim("slow")).await, None);
+    assert_eq!(store.release(&key(&claim("slow")), Ended::default()).await.unwrap(), Release::NotHeld);
+    assert!(!store.database.commits_quickly());
+    assert_eq!(store.release(&key(&mine), Ended::default()).await.unwrap(), Release::Released);
+}
+
+#[tokio::test]
 async fn the_log_starts_over_under_constant_use() {
     let dir = directory();
     let store = open(&dir, &Fake::default());
