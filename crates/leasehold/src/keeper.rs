@@ -37,7 +37,8 @@ const BATCH: usize = 100;
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
     place: Place,
-    started: Mutex<bool>,
+    /// In which process it was started: a fork has no copy of its thread.
+    started_in: Mutex<Option<u32>>,
 }
 
 /// Where the keeper runs.
@@ -123,21 +124,27 @@ impl Keeper {
             wake: Notify::new(),
             closing: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared), place, started: Mutex::new(false) }
+        Self { shared: Arc::new(shared), place, started_in: Mutex::default() }
     }
 
     /// Makes sure that it runs: before the first claim is sent, so that no grant is ever without a keeper.
     pub fn start(&self) -> Result<()> {
-        let mut started = lock(&self.started);
-        if *started {
-            return Ok(());
+        let mut started_in = lock(&self.started_in);
+        match *started_in {
+            Some(process) if process == std::process::id() => return Ok(()),
+            Some(_) => {
+                let forked =
+                    "this process is a fork of the one that connected, and has no keeper; connect after the fork";
+                return Err(Error::new(ErrorKind::Closed, forked));
+            }
+            None => {}
         }
         let shared = Arc::clone(&self.shared);
         match self.place {
             Place::OwnThread => start_thread(shared)?,
             Place::CallersRuntime => drop(tokio::spawn(shared.keep(self.place))),
         }
-        *started = true;
+        *started_in = Some(std::process::id());
         Ok(())
     }
 
@@ -170,7 +177,7 @@ impl Keeper {
 
     /// Resolves once all clean-ups that were asked for have ended.
     pub async fn drain(&self) {
-        if !*lock(&self.started) {
+        if *lock(&self.started_in) != Some(std::process::id()) {
             return;
         }
         let (drained, done) = oneshot::channel();

@@ -222,3 +222,30 @@ fn a_client_that_may_open_nothing_more_keeps_its_leases_or_tells() {
         assert!(guard.is_valid() || guard.loss().is_some());
     });
 }
+
+#[test]
+#[expect(unsafe_code, reason = "nix can't know that the child does nothing but ask and exit")]
+fn a_fork_of_a_client_is_refused_instead_of_left_without_a_keeper() {
+    if std::env::var_os("FORK").is_none() {
+        // To fork, a process wants to be alone with its threads.
+        let test = "a_fork_of_a_client_is_refused_instead_of_left_without_a_keeper";
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let alone = alone.args([test, "--exact", "--test-threads=1"]).env("FORK", "1").output().unwrap();
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+        return;
+    }
+    let locks = Locks::over(store());
+    let runtime = runtime();
+    drop(runtime.block_on(acquired(&locks.lock("before"))));
+    // SAFETY: the child asks once, in this thread, and exits without unwinding into the parent's state.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Child => {
+            let refused = runtime.block_on(locks.lock("after").try_acquire()).is_err();
+            std::process::exit(if refused { 0 } else { 1 });
+        }
+        nix::unistd::ForkResult::Parent { child } => {
+            let status = nix::sys::wait::waitpid(child, None).unwrap();
+            assert!(matches!(status, nix::sys::wait::WaitStatus::Exited(_, 0)), "{status:?}");
+        }
+    }
+}
