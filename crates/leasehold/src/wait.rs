@@ -88,7 +88,7 @@ impl Acquisition {
             Wait::For(most) => self.began + most,
         };
         let Some(turn) = by(&client, deadline, client.lines.turn(&client, &self.claim.name)).await else {
-            return Ok(Outcome::Contended(self.behind_ours().await));
+            return self.behind_ours().await.map(Outcome::Contended);
         };
         self.claim.queue = Some(Place::default());
         let mut wake_ups: Option<WakeUps> = None;
@@ -129,10 +129,12 @@ impl Acquisition {
     }
 
     /// The answer to somebody whose time is over while another of this client was before it.
-    async fn behind_ours(&self) -> Holding {
+    async fn behind_ours(&self) -> Result<Holding> {
         let soon = self.client.clock.now() + POLL;
         let held = by(&self.client, soon, self.client.store.inspect(&self.claim.name)).await;
-        held.and_then(Result::ok).flatten().unwrap_or_else(|| Holding {
+        // A store that can't say is an outage; that one of ours waits for it doesn't make it contention.
+        let held = held.unwrap_or_else(|| Err(Error::new(ErrorKind::TimedOut, NO_ANSWER)))?;
+        Ok(held.unwrap_or_else(|| Holding {
             name: self.claim.name.clone(),
             holder: None,
             label: self.claim.label.to_string(),
@@ -142,7 +144,7 @@ impl Acquisition {
             revoked: false,
             waiting: 1,
             ticket: None,
-        })
+        }))
     }
 
     /// Whether asking again takes no longer than somebody who doesn't wait would think right: a store that is silent is
@@ -261,8 +263,10 @@ async fn by<T>(client: &Client, deadline: Moment, future: impl Future<Output = T
     tokio::time::timeout(left, future).await.ok()
 }
 
+const NO_ANSWER: &str = "the store did not answer while there was time to wait";
+
 fn no_answer_in_time() -> Error {
-    Error::new(ErrorKind::TimedOut, "the store did not answer while there was time to wait").maybe_applied()
+    Error::new(ErrorKind::TimedOut, NO_ANSWER).maybe_applied()
 }
 
 /// Whether somebody who waits anyway may wait for it to pass: a disk that is full now may not be so for long.

@@ -494,3 +494,18 @@ async fn a_waiter_that_is_kept_but_not_polled_blocks_nobody() {
     assert!(got.is_ok_and(|outcome| outcome.unwrap().guard().is_some()));
     drop(stuck);
 }
+
+#[tokio::test(start_paused = true)]
+async fn n03_an_outage_is_no_contention_because_one_of_ours_waits_for_it() {
+    let scene = scene();
+    scene.faults.cut();
+    let lock = scene.ours.lock("job").ttl(TTL);
+    let first = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.map(|_| ()) }
+    });
+    settle().await;
+    let error = lock.wait(Wait::For(SECOND)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    first.abort();
+}
