@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::store::{Traits, WakeUps};
 use leasehold::{
-    Attempt, Claim, Ended, Error, ErrorKind, Finding, Holding, LeaseKey, LockName, Release, Renewal, Result, Revoke,
-    Store,
+    Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
+    Revoke, Store,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -69,6 +69,7 @@ pub enum Operation {
     Inspect,
     List,
     Revoke,
+    Time,
     Diagnose,
 }
 
@@ -287,8 +288,17 @@ impl Store for Faulty {
         Box::pin(self.answer(Operation::List, self.inner.list()))
     }
 
-    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(self.answer(Operation::Revoke, self.inner.revoke(name, how)))
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(self.answer(Operation::Revoke, self.inner.revoke(name, holder, how)))
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(self.answer(Operation::Time, self.inner.time()))
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
@@ -301,8 +311,8 @@ mod tests {
     use std::sync::Arc;
 
     use futures_util::future::poll_immediate;
+    use leasehold::Applied;
     use leasehold::stores::Memory;
-    use leasehold::{Applied, HolderId};
 
     use super::*;
     use crate::PausedClock;
@@ -312,13 +322,7 @@ mod tests {
     }
 
     fn claim() -> Claim {
-        Claim {
-            name: LockName::new("job").unwrap(),
-            holder: HolderId::fresh(),
-            label: "test".into(),
-            ttl: Duration::from_secs(60),
-            queue: None,
-        }
+        Claim::new(LockName::new("job").unwrap(), HolderId::fresh(), "test".into(), Duration::from_secs(60))
     }
 
     fn key(claim: &Claim) -> LeaseKey {

@@ -107,16 +107,16 @@ impl Mutant {
             EverybodyIsGranted => {
                 let mut grants = self.grants.lock().unwrap();
                 *grants += 1;
-                return Ok(Attempt::Granted(Grant { token: FencingToken::new(*grants) }));
+                return Ok(Attempt::Granted(grant(FencingToken::new(*grants))));
             }
             TheSameClaimKeepsTheEnd if is_the_holders => {
                 let token = self.inner.inspect(&claim.name).await?.unwrap().token;
-                return Ok(Attempt::Granted(Grant { token }));
+                return Ok(Attempt::Granted(grant(token)));
             }
             TheSameClaimIsContended if is_the_holders => claim.holder = HolderId::fresh(),
             GentleRevocationsEndWithAClaim if is_the_holders => {
                 let token = self.inner.inspect(&claim.name).await?.unwrap().token;
-                return Ok(Attempt::Granted(Grant { token }));
+                return Ok(Attempt::Granted(grant(token)));
             }
             LeasesNeverEnd => claim.ttl *= 1000,
             LeasesEndEarly => claim.ttl = claim.ttl * 8 / 10,
@@ -149,9 +149,11 @@ impl Mutant {
             Attempt::Held(holding) if self.has(ContentionNamesNobody) => {
                 Attempt::Held(Holding { label: String::new(), holder: None, ..holding })
             }
-            Attempt::Granted(_) if self.has(TokensStay) => Attempt::Granted(Grant { token: FencingToken::new(7) }),
-            Attempt::Granted(_) if self.has(RenewalsChangeTheToken) => {
-                Attempt::Granted(Grant { token: FencingToken::new(self.count()) })
+            Attempt::Granted(grant) if self.has(TokensStay) => {
+                Attempt::Granted(Grant { token: FencingToken::new(7), ..grant })
+            }
+            Attempt::Granted(grant) if self.has(RenewalsChangeTheToken) => {
+                Attempt::Granted(Grant { token: FencingToken::new(self.count()), ..grant })
             }
             answer => answer,
         })
@@ -202,7 +204,7 @@ impl Mutant {
         let mut answer = self.renew_inner(&lease, ttl).await?;
         if answer == Renewal::Gone && self.has(RenewalsAcquire) {
             let label = "by renewal".into();
-            let claim = Claim { name: lease.name.clone(), holder: lease.holder, label, ttl, queue: None };
+            let claim = Claim::new(lease.name.clone(), lease.holder, label, ttl);
             if let Attempt::Granted(_) = self.inner.try_acquire(&claim).await? {
                 answer = Renewal::Renewed;
             }
@@ -250,12 +252,12 @@ impl Mutant {
         self.inner.leave(&waiter).await
     }
 
-    async fn revoke_one(&self, name: &LockName, how: Revoke) -> Result<Option<Holding>> {
+    async fn revoke_it(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
         match (self.flaw, how) {
-            (GentleRevocationsCut, Revoke::Gently) => self.inner.revoke(name, Revoke::Now).await,
+            (GentleRevocationsCut, Revoke::Gently) => self.inner.revoke(name, holder, Revoke::Now).await,
             (GentleRevocationsDoNothing, Revoke::Gently) => self.inner.inspect(name).await,
-            (RevocationsAreGentle, Revoke::Now) => self.inner.revoke(name, Revoke::Gently).await,
-            _ => self.inner.revoke(name, how).await,
+            (RevocationsAreGentle, Revoke::Now) => self.inner.revoke(name, holder, Revoke::Gently).await,
+            _ => self.inner.revoke(name, holder, how).await,
         }
     }
 
@@ -268,6 +270,10 @@ impl Mutant {
         }
         Ok(list)
     }
+}
+
+fn grant(token: FencingToken) -> Grant {
+    Grant { token, attempt: 0, gave_up: None }
 }
 
 fn key_of(claim: &Claim) -> LeaseKey {
@@ -326,8 +332,17 @@ impl Store for Mutant {
         Box::pin(self.list_all())
     }
 
-    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(self.revoke_one(name, how))
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(self.revoke_it(name, holder, how))
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        self.inner.time()
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -130,13 +130,7 @@ impl Ours {
     }
 
     async fn pair(&self) {
-        let claim = Claim {
-            name: self.name.clone(),
-            holder: HolderId::fresh(),
-            label: Arc::clone(&self.label),
-            ttl: TTL,
-            queue: None,
-        };
+        let claim = Claim::new(self.name.clone(), HolderId::fresh(), Arc::clone(&self.label), TTL);
         let attempt = self.store.try_acquire(&claim).await.expect("an answer");
         assert!(matches!(attempt, Attempt::Granted(_)));
         let lease = LeaseKey { name: claim.name, holder: claim.holder };

@@ -17,7 +17,7 @@ pub async fn main() -> Result<()> {
             assert_eq!(other.label, "web-1/17/backup");
             println!("{} has it; leaving", other.label);
         }
-        Outcome::Acquired(_) => panic!("never both"),
+        other => panic!("never both: {other:?}"),
     }
     let first = guard.token();
     guard.release().await?;

@@ -82,14 +82,7 @@ pub struct Guard {
 }
 
 /// How an acquisition ended.
-#[derive(Debug)]
-#[must_use = "without looking at it you don't know whether you hold the lock"]
-pub enum Outcome {
-    /// We hold the lock for as long as the guard lives and is valid.
-    Acquired(Guard),
-    /// Somebody else holds it, and the time to wait is over.
-    Contended(Holding),
-}
+pub type Outcome = crate::Outcome<Guard>;
 
 impl Locks {
     /// See [`crate::Locks::connect`].
@@ -122,6 +115,19 @@ impl Locks {
     /// See [`crate::Locks::lock`].
     pub fn lock(&self, name: &str) -> Lock {
         Lock { lock: self.shared.locks.lock(name), shared: Arc::clone(&self.shared) }
+    }
+
+    /// See [`crate::Locks::once`].
+    pub fn once(&self, key: &str, keep: Duration) -> Lock {
+        Lock { lock: self.shared.locks.once(key, keep), shared: Arc::clone(&self.shared) }
+    }
+
+    /// See [`crate::Locks::time`].
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub fn time(&self) -> Result<Duration> {
+        self.shared.block_on(self.shared.locks.time())
     }
 
     /// See [`crate::Locks::inspect`].
@@ -188,10 +194,7 @@ impl Lock {
     }
 
     fn outcome(&self, outcome: crate::Outcome) -> Outcome {
-        match outcome {
-            crate::Outcome::Acquired(guard) => Outcome::Acquired(Guard { guard, shared: Arc::clone(&self.shared) }),
-            crate::Outcome::Contended(holding) => Outcome::Contended(holding),
-        }
+        outcome.map(|guard| Guard { guard, shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -235,6 +238,24 @@ impl Guard {
     /// See [`crate::Guard::touch`].
     pub fn touch(&self) {
         self.guard.touch();
+    }
+
+    /// Gives the lock back; of a tick or key, the work is done. See [`crate::Guard::complete`].
+    ///
+    /// # Errors
+    /// The store can't say; it goes on being told in the background.
+    pub fn complete(self) -> Result<Released> {
+        let Self { guard, shared } = self;
+        shared.block_on(guard.complete())
+    }
+
+    /// Gives the lock back; the work was never begun. See [`crate::Guard::not_started`].
+    ///
+    /// # Errors
+    /// The store can't say; it goes on being told in the background.
+    pub fn not_started(self) -> Result<Released> {
+        let Self { guard, shared } = self;
+        shared.block_on(guard.not_started())
     }
 
     /// Gives the lock back. See [`crate::Guard::release`].

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::guard::LossReason;
 use crate::lease::{FencingToken, HolderId, Holding};
 use crate::name::LockName;
+use crate::tick::{NotDue, Tick};
 use crate::validity::Moment;
 
 /// Something that happened to a lock of this client.
@@ -33,6 +34,22 @@ pub enum Event<'a> {
         waited: Duration,
         /// Until when it is valid unless renewed.
         valid_until: Moment,
+    },
+    /// The tick that was asked for is not to be run.
+    NotDue {
+        /// The lock.
+        name: &'a LockName,
+        /// The tick.
+        tick: Tick,
+        /// Why.
+        why: &'a NotDue,
+    },
+    /// A tick that was begun and never finished will not be tried again: too many newer ones are in the same state.
+    GaveUp {
+        /// The lock.
+        name: &'a LockName,
+        /// The tick.
+        tick: Tick,
     },
     /// Renewed; told on the keeper's thread.
     Renewed {

@@ -11,6 +11,7 @@ use crate::keeper::{Cleanup, Undo};
 use crate::lease::{Ended, FencingToken, HolderId, Release};
 use crate::locks::Client;
 use crate::name::LockName;
+use crate::tick::{Tick, Verdict};
 use crate::validity::Moment;
 
 /// A held lock. The keeper renews it until it is released or dropped.
@@ -29,6 +30,8 @@ use crate::validity::Moment;
 pub struct Guard {
     client: Arc<Client>,
     hold: Arc<Hold>,
+    /// What is said of the work when it is given back.
+    verdict: Verdict,
     /// The store has answered the release: nothing is left to do for the drop.
     given_back: bool,
 }
@@ -44,7 +47,7 @@ pub enum Released {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, hold: Arc<Hold>) -> Self {
-        Self { client, hold, given_back: false }
+        Self { client, hold, verdict: Verdict::Failed, given_back: false }
     }
 
     /// The lock's name.
@@ -106,14 +109,62 @@ impl Guard {
         self.hold.touch(self.client.clock.now());
     }
 
+    /// The tick that it is held for, if it is for one.
+    #[must_use]
+    pub fn tick(&self) -> Option<Tick> {
+        self.hold.tick
+    }
+
+    /// How often this tick has been begun, this time included; 0 without a tick. More than 1 says that somebody
+    /// before us failed or died in the middle.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.hold.attempt
+    }
+
     /// Gives the lock back.
+    ///
+    /// Of a [tick](crate::Lock::tick) or a [key](crate::Locks::once) this says that the work was begun and is not
+    /// done, as dropping the guard does: if it is to be retried, it will be. See [`complete`](Self::complete).
     ///
     /// # Errors
     /// The store can't say. The release goes on being tried in the background until the TTL has passed.
     ///
     /// # Cancel safety
     /// Once called the lock is given back: dropping this future leaves the rest to the background.
-    pub async fn release(mut self) -> Result<Released> {
+    pub async fn release(self) -> Result<Released> {
+        self.release_as(Verdict::Failed).await
+    }
+
+    /// Gives the lock back and says that the work is done: nobody will do this tick, or this key, again. The same as
+    /// [`release`](Self::release) where there is neither.
+    ///
+    /// It counts even if the lock was lost meanwhile: what is done is done.
+    ///
+    /// # Errors
+    /// The store can't say. It goes on being told in the background until the TTL has passed.
+    ///
+    /// # Cancel safety
+    /// Once called it is so: dropping this future leaves the rest to the background.
+    pub async fn complete(self) -> Result<Released> {
+        let verdict = self.hold.tick.map_or(Verdict::Failed, Verdict::Done);
+        self.release_as(verdict).await
+    }
+
+    /// Gives the lock back and says that the work was never begun, and never will be under this guard: the next one
+    /// who comes may do it, even if it is to be done at most once. No minimum hold is kept.
+    ///
+    /// # Errors
+    /// The store can't say. It goes on being told in the background until the TTL has passed.
+    ///
+    /// # Cancel safety
+    /// Once called it is so: dropping this future leaves the rest to the background.
+    pub async fn not_started(self) -> Result<Released> {
+        self.release_as(Verdict::NotStarted).await
+    }
+
+    async fn release_as(mut self, verdict: Verdict) -> Result<Released> {
+        self.verdict = verdict;
         let how = self.give_up();
         let answer = self.client.store.release(&self.hold.key, how).await.inspect_err(|error| {
             let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
@@ -134,7 +185,7 @@ impl Guard {
     fn give_up(&self) -> Ended {
         self.hold.end();
         self.client.keeper.forget(&self.hold);
-        self.hold.how_it_ends(self.client.clock.now())
+        self.hold.how_it_ends(self.client.clock.now(), self.verdict)
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::lease::{Ended, FencingToken, LeaseKey};
+use crate::lease::{Ended, FencingToken, Grant, LeaseKey};
 use crate::lock::Terms;
+use crate::tick::{Tick, Verdict};
 use crate::validity::Moment;
 
 /// Why a holder has to stop.
@@ -49,6 +50,8 @@ const DEAD: u64 = 0;
 pub(crate) struct Hold {
     pub key: LeaseKey,
     pub token: FencingToken,
+    pub tick: Option<Tick>,
+    pub attempt: u32,
     pub ttl: Duration,
     pub stop_grace: Duration,
     pub acquired: Moment,
@@ -65,10 +68,12 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    pub fn new(key: LeaseKey, token: FencingToken, terms: &Terms, acquired: Moment, valid_until: Moment) -> Self {
+    pub fn new(key: LeaseKey, grant: Grant, terms: &Terms, acquired: Moment, valid_until: Moment) -> Self {
         Self {
             key,
-            token,
+            token: grant.token,
+            tick: terms.due.map(|due| due.tick),
+            attempt: grant.attempt,
             ttl: terms.ttl,
             stop_grace: terms.stop_grace,
             acquired,
@@ -162,8 +167,12 @@ impl Hold {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// How it ends if it is given back at `now`.
-    pub fn how_it_ends(&self, now: Moment) -> Ended {
-        Ended { keep_for: self.at_least_for.saturating_sub(now.since(self.acquired)) }
+    /// How it ends if it is given back at `now`. A minimum hold is for work that was begun.
+    pub fn how_it_ends(&self, now: Moment, verdict: Verdict) -> Ended {
+        let keep_for = match verdict {
+            Verdict::NotStarted => Duration::ZERO,
+            Verdict::Done(_) | Verdict::Failed => self.at_least_for.saturating_sub(now.since(self.acquired)),
+        };
+        Ended { keep_for, verdict: self.tick.map(|_| verdict) }
     }
 }

@@ -25,6 +25,7 @@ use crate::event::{Event, Observer};
 use crate::hold::{Hold, LossReason};
 use crate::lease::{Ended, HolderId, LeaseKey, Release, Renewal};
 use crate::store::Store;
+use crate::tick::Verdict;
 use crate::validity::{self, Clock, Moment};
 
 /// Leases that are due this much later are renewed along.
@@ -420,7 +421,8 @@ impl Shared {
     }
 
     fn give_back(&self, hold: &Hold, now: Moment) {
-        let what = Undo::Hold { how: hold.how_it_ends(now), acquired: hold.acquired, uncertain: false };
+        let what =
+            Undo::Hold { how: hold.how_it_ends(now, Verdict::Failed), acquired: hold.acquired, uncertain: false };
         let store = Arc::clone(&self.store);
         let cleanup = Cleanup { store, key: hold.key.clone(), what, give_up_at: now + hold.ttl };
         self.schedule().cleanups.push(cleanup);

@@ -1,13 +1,16 @@
 //! The words of the protocol between locks and stores: who asks, what for, what was answered.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand::TryRng;
 use rand::rngs::SysRng;
 
+use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
+use crate::tick::{Due, NotDue, Tick, Verdict};
 
 /// The identity of **one acquisition**: 128 random bits, fresh for each.
 ///
@@ -53,7 +56,7 @@ impl fmt::Debug for HolderId {
 /// Hand it to the resource that the job writes to: one that remembers the largest number it has seen
 /// can refuse a holder that was paused for too long and has been replaced
 /// (Kleppmann, *How to do distributed locking*, 2016). Below 2^63; carried as text in JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FencingToken(u64);
 
 impl FencingToken {
@@ -87,8 +90,20 @@ pub struct Claim {
     pub label: Arc<str>,
     /// How long the store keeps the lease if nobody renews it.
     pub ttl: Duration,
+    /// How many may hold it at a time; 1 for a lock. All holders of a name must agree on it.
+    pub permits: NonZeroU32,
+    /// For which tick it is, if for one.
+    pub due: Option<Due>,
     /// Whether to stand in the queue if it is held.
     pub queue: Option<Place>,
+}
+
+impl Claim {
+    /// A claim for a plain lock by `holder`, who doesn't wait.
+    #[must_use]
+    pub fn new(name: LockName, holder: HolderId, label: Arc<str>, ttl: Duration) -> Self {
+        Self { name, holder, label, ttl, permits: NonZeroU32::MIN, due: None, queue: None }
+    }
 }
 
 /// A place in the queue for a name.
@@ -107,6 +122,8 @@ pub enum Attempt {
     Granted(Grant),
     /// Somebody else holds it, or stands before the claimant in the queue.
     Held(Holding),
+    /// The tick that is asked for is not to be run by this claimant, however long it waits.
+    NotDue(NotDue),
 }
 
 /// A lock was granted.
@@ -114,6 +131,13 @@ pub enum Attempt {
 pub struct Grant {
     /// Larger than that of every earlier grant of this name.
     pub token: FencingToken,
+    /// How often the tick has been claimed, this time included and those not counted that never were begun; 0 without
+    /// a tick.
+    pub attempt: u32,
+    /// An older tick that was open and will not be run any more, since so many are open ([`OPEN_TICKS`]).
+    ///
+    /// [`OPEN_TICKS`]: crate::store::OPEN_TICKS
+    pub gave_up: Option<Tick>,
 }
 
 /// Who holds a name, as far as the store knows.
@@ -138,6 +162,67 @@ pub struct Holding {
     pub waiting: u64,
     /// In answer to a claim that queues: the claimant's ticket.
     pub ticket: Option<u64>,
+    /// How many may hold it at a time.
+    pub permits: NonZeroU32,
+    /// Who else holds it, where several may; whose lease ends first comes first, and is the one above.
+    pub others: Vec<Holder>,
+}
+
+impl Holding {
+    /// A name with these holders, which nobody waits for. Held ones come first, and of these whose lease ends first.
+    pub(crate) fn of(name: LockName, permits: u32, mut holders: Vec<Holder>) -> Self {
+        holders.sort_by_key(|holder| (holder.holder.is_none(), holder.remaining));
+        let mut holders = holders.into_iter();
+        let first = holders.next().unwrap_or_default();
+        Self {
+            name,
+            holder: first.holder,
+            label: first.label,
+            token: first.token,
+            held_for: first.held_for,
+            remaining: first.remaining,
+            revoked: first.revoked,
+            waiting: 0,
+            ticket: None,
+            permits: NonZeroU32::new(permits).unwrap_or(NonZeroU32::MIN),
+            others: holders.collect(),
+        }
+    }
+
+    /// How long until a permit is free at the soonest, unless renewed.
+    #[must_use]
+    pub fn free_in(&self) -> Duration {
+        self.others.iter().map(|other| other.remaining).fold(self.remaining, Duration::min)
+    }
+}
+
+/// The error of a claim for another number of permits than the holders have.
+pub(crate) fn disagreement(claim: &Claim, permits: u32) -> Error {
+    let (name, asked) = (&claim.name, claim.permits);
+    Error::new(
+        ErrorKind::Misconfigured,
+        format!(
+            "{asked} permits were asked for {name}, and its holders were granted it with {permits}: all must ask for the \
+             same number"
+        ),
+    )
+}
+
+/// One of several holders of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Holder {
+    /// The acquisition; none while a minimum hold runs out.
+    pub holder: Option<HolderId>,
+    /// Its label, for people.
+    pub label: String,
+    /// The token of its grant.
+    pub token: FencingToken,
+    /// How long ago it was granted.
+    pub held_for: Duration,
+    /// What is left of its TTL.
+    pub remaining: Duration,
+    /// An operator has revoked it.
+    pub revoked: bool,
 }
 
 /// What names one lease in the store.
@@ -164,8 +249,10 @@ pub enum Renewal {
 /// How a hold ended; goes with a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ended {
-    /// Minimum hold: nobody is granted the name for this long after the release.
+    /// Minimum hold: nobody is granted the name (of several permits: this one) for this long after the release.
     pub keep_for: Duration,
+    /// What became of the work of a tick; none for a hold without one.
+    pub verdict: Option<Verdict>,
 }
 
 /// The answer to a release.
@@ -174,7 +261,7 @@ pub struct Ended {
 pub enum Release {
     /// It was this holder's and is free now.
     Released,
-    /// It was not this holder's any more (or never): nothing was changed.
+    /// It was not this holder's any more (or never): no lease was changed. A verdict counts all the same.
     NotHeld,
 }
 

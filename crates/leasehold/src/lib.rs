@@ -66,6 +66,7 @@ mod locks;
 mod name;
 pub mod store;
 pub mod stores;
+mod tick;
 pub mod validity;
 mod wait;
 
@@ -74,9 +75,10 @@ pub use event::{Event, Observer};
 pub use finding::{Finding, Severity};
 pub use guard::{Guard, LossReason, Released};
 pub use lease::{
-    Attempt, Claim, Ended, FencingToken, Grant, HolderId, Holding, LeaseKey, Place, Release, Renewal, Revoke,
+    Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Place, Release, Renewal, Revoke,
 };
 pub use lock::{Lock, Outcome, Ran, Wait};
 pub use locks::{Locks, LocksBuilder};
 pub use name::{LockName, Namespace};
 pub use store::Store;
+pub use tick::{Due, NotDue, OpenTick, Standing, TICK_SLACK, Tick, Verdict};

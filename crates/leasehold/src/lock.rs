@@ -1,5 +1,6 @@
 //! A lock: a name, and the terms on which it is asked for.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::lease::Holding;
 use crate::locks::Client;
 use crate::name::LockName;
 use crate::store::Traits;
+use crate::tick::{Due, NotDue, TICK_SLACK, Tick};
 use crate::wait::Acquisition;
 
 /// A named lock of a [`Locks`](crate::Locks) client, with the terms on which it is asked for.
@@ -30,6 +32,7 @@ use crate::wait::Acquisition;
 ///         guard.release().await?;
 ///     }
 ///     Outcome::Contended(other) => println!("{} has it", other.label),
+///     Outcome::NotDue(why) => println!("{why}"), // Only of a lock with a tick or a key.
 /// }
 /// # Ok(()) }
 /// ```
@@ -54,20 +57,32 @@ pub enum Wait {
 /// How an acquisition ended. Contention is an answer, not an error.
 #[derive(Debug)]
 #[must_use = "without looking at it you don't know whether you hold the lock"]
-pub enum Outcome {
+pub enum Outcome<G = Guard> {
     /// We hold the lock for as long as the guard lives and is valid.
-    Acquired(Guard),
+    Acquired(G),
     /// Somebody else holds it (or is before us in the queue), and the time to wait is over.
     Contended(Holding),
+    /// The [tick](Lock::tick) or [key](crate::Locks::once) is not to be run by us, however long we wait: it was before,
+    /// most likely.
+    NotDue(NotDue),
 }
 
-impl Outcome {
+impl<G> Outcome<G> {
     /// The guard, if the lock was acquired.
     #[must_use]
-    pub fn guard(self) -> Option<Guard> {
+    pub fn guard(self) -> Option<G> {
         match self {
             Self::Acquired(guard) => Some(guard),
-            Self::Contended(_) => None,
+            Self::Contended(_) | Self::NotDue(_) => None,
+        }
+    }
+
+    /// The same with another guard.
+    pub(crate) fn map<H>(self, wrap: impl FnOnce(G) -> H) -> Outcome<H> {
+        match self {
+            Self::Acquired(guard) => Outcome::Acquired(wrap(guard)),
+            Self::Contended(holding) => Outcome::Contended(holding),
+            Self::NotDue(why) => Outcome::NotDue(why),
         }
     }
 }
@@ -80,6 +95,8 @@ pub enum Ran<T> {
     Done(T),
     /// Somebody else held the lock; the job did not run.
     Contended(Holding),
+    /// The tick or key is not to be run by us; the job did not run.
+    NotDue(NotDue),
     /// The lock was lost; the job was dropped where it stood.
     Lost(LossReason),
 }
@@ -92,6 +109,10 @@ struct Settings {
     max_hold: Option<Duration>,
     at_least_for: Duration,
     progress_within: Option<Duration>,
+    permits: Option<u32>,
+    tick: Option<Tick>,
+    retry_failed: bool,
+    remember: Option<Duration>,
     label: Option<Arc<str>>,
 }
 
@@ -106,6 +127,8 @@ pub(crate) struct Terms {
     pub max_hold: Option<Duration>,
     pub at_least_for: Duration,
     pub progress_within: Option<Duration>,
+    pub permits: NonZeroU32,
+    pub due: Option<Due>,
 }
 
 impl Lock {
@@ -151,6 +174,51 @@ impl Lock {
     /// loses its lock. Default: renews as long as the guard lives.
     pub fn progress_within(mut self, span: Duration) -> Self {
         self.settings.progress_within = Some(span);
+        self
+    }
+
+    /// Makes it a semaphore: up to `most` may hold it at a time. All who ask for the name must ask for the same number;
+    /// another one is an error while anybody holds it. Default: 1.
+    ///
+    /// Each permit is a lease of its own, free again when its holder dies. Tokens grow over all of them.
+    pub fn permits(mut self, most: u32) -> Self {
+        self.settings.permits = Some(most);
+        self
+    }
+
+    /// Holds the lock for one run of a schedule: that one runs once, however many nodes try and however late they come.
+    /// Whoever comes after it has run, or for a run before it, gets [`Outcome::NotDue`].
+    ///
+    /// Choose the tick by the store's clock, [`Locks::time`](crate::Locks::time), or by a schedule. One that is more
+    /// than [`TICK_SLACK`](crate::TICK_SLACK) ahead of the store's clock is refused, so that a node whose clock is
+    /// fast stops nobody.
+    ///
+    /// ```
+    /// # async fn demo(locks: leasehold::Locks) -> leasehold::Result<()> {
+    /// use leasehold::Tick;
+    ///
+    /// // Once in each quarter of an hour.
+    /// let millis = locks.time().await?.as_millis() as i64;
+    /// let tick = Tick::from_unix_millis(millis - millis % 900_000).unwrap();
+    /// let ran = locks.lock("digest").tick(tick).run(async |_guard| { /* … */ }).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tick(mut self, tick: Tick) -> Self {
+        self.settings.tick = Some(tick);
+        self
+    }
+
+    /// Whether a tick or key that was begun and not done may be begun again, by whoever comes next: at least once,
+    /// until it is done. Default: no, at most once. Of one that was ever claimed without this, it changes nothing.
+    pub fn retry_failed(mut self, retry: bool) -> Self {
+        self.settings.retry_failed = retry;
+        self
+    }
+
+    /// For how long it has to be remembered which ticks were claimed. An older tick than that (less
+    /// [`TICK_SLACK`](crate::TICK_SLACK)) is refused. Default: 25 hours; at least 10 minutes.
+    pub fn remember(mut self, keep: Duration) -> Self {
+        self.settings.remember = Some(keep);
         self
     }
 
@@ -201,7 +269,8 @@ impl Lock {
     }
 
     /// Runs `job` under the lock: waits for it as [`acquire`](Self::acquire) does, releases it whatever way
-    /// the job ends, and drops the job where it stands if the lock is lost.
+    /// the job ends, and drops the job where it stands if the lock is lost. A tick or key is done when the job has
+    /// returned; see [`try_run`](Self::try_run) for one that may fail.
     ///
     /// ```
     /// # async fn demo(locks: leasehold::Locks) -> leasehold::Result<()> {
@@ -219,29 +288,67 @@ impl Lock {
     /// # Cancel safety
     /// Dropping this future drops the job and releases the lock in the background. So does a panic in the job.
     pub async fn run<T>(&self, job: impl AsyncFnOnce(&Guard) -> T) -> Result<Ran<T>> {
+        self.run_and_judge(job, |_| true).await
+    }
+
+    /// As [`run`](Self::run), for a job that may fail: a tick or key is done only if the job returned `Ok`.
+    ///
+    /// # Errors
+    /// As for [`acquire`](Self::acquire). The job's own error comes back in [`Ran::Done`].
+    ///
+    /// # Cancel safety
+    /// As for [`run`](Self::run). A job that was dropped counts as failed.
+    pub async fn try_run<T, E>(&self, job: impl AsyncFnOnce(&Guard) -> Result<T, E>) -> Result<Ran<Result<T, E>>> {
+        self.run_and_judge(job, Result::is_ok).await
+    }
+
+    async fn run_and_judge<T>(
+        &self,
+        job: impl AsyncFnOnce(&Guard) -> T,
+        is_done: impl FnOnce(&T) -> bool,
+    ) -> Result<Ran<T>> {
         let guard = match self.acquire().await? {
             Outcome::Acquired(guard) => guard,
             Outcome::Contended(holding) => return Ok(Ran::Contended(holding)),
+            Outcome::NotDue(why) => return Ok(Ran::NotDue(why)),
         };
         let ran = tokio::select! {
             biased;
             reason = guard.lost() => Ran::Lost(reason),
             done = job(&guard) => Ran::Done(done),
         };
-        let _ = guard.release().await;
+        let is_done = matches!(&ran, Ran::Done(done) if is_done(done));
+        let _ = if is_done { guard.complete().await } else { guard.release().await };
         Ok(ran)
     }
 
     fn terms(&self) -> Result<Terms> {
         let name = self.name.clone().map_err(|error| Error::invalid(&*error))?;
-        let Settings { ttl, wait, stop_grace, max_hold, at_least_for, progress_within, label } = self.settings.clone();
+        let Settings { ttl, wait, stop_grace, max_hold, at_least_for, progress_within, .. } = self.settings;
         let ttl = ttl.unwrap_or(DEFAULT_TTL);
         check_ttl(ttl, self.client.max_ttl, self.client.store.traits())?;
         let stop_grace = stop_grace.unwrap_or_else(|| (ttl / 3).min(LONGEST_DEFAULT_GRACE));
         check_grace(stop_grace, ttl)?;
         check_holds(max_hold, at_least_for, progress_within)?;
-        let label = label.unwrap_or_else(|| Arc::clone(&self.client.label));
-        Ok(Terms { name, label, ttl, wait, stop_grace, max_hold, at_least_for, progress_within })
+        let permits = checked_permits(self.settings.permits)?;
+        let due = self.settings.due()?;
+        let label = self.settings.label.as_ref().unwrap_or(&self.client.label);
+        let label = Arc::clone(label);
+        Ok(Terms { name, label, ttl, wait, stop_grace, max_hold, at_least_for, progress_within, permits, due })
+    }
+}
+
+impl Settings {
+    fn due(&self) -> Result<Option<Due>> {
+        let Some(tick) = self.tick else { return Ok(None) };
+        let keep = self.remember.unwrap_or(DEFAULT_MEMORY);
+        if keep < SHORTEST_MEMORY || keep > LONGEST_MEMORY {
+            return Err(Error::invalid(format!(
+                "ticks and keys can't be remembered for {keep:?}: give at least 10 minutes, since clocks differ, and at \
+                 most 100 years"
+            )));
+        }
+        Ok(Some(Due { tick, retry_failed: self.retry_failed, keep }))
     }
 }
 
@@ -253,7 +360,20 @@ impl std::fmt::Debug for Lock {
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const LONGEST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
+/// A day more than the hour within which a missed tick may be caught up with.
+const DEFAULT_MEMORY: Duration = Duration::from_secs(25 * 3600);
+const SHORTEST_MEMORY: Duration = TICK_SLACK.saturating_mul(2);
+const LONGEST_MEMORY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+/// So many holders of one name are looked through at each claim.
+const MOST_PERMITS: u32 = 1000;
 const LONGEST_MINIMUM_HOLD: Duration = Duration::from_secs(366 * 24 * 3600);
+
+fn checked_permits(asked: Option<u32>) -> Result<NonZeroU32> {
+    let asked = asked.unwrap_or(1);
+    NonZeroU32::new(asked).filter(|permits| permits.get() <= MOST_PERMITS).ok_or_else(|| {
+        Error::invalid(format!("{asked} permits make no sense: give 1 for a lock, and at most {MOST_PERMITS}"))
+    })
+}
 
 fn check_ttl(ttl: Duration, largest: Duration, traits: Traits) -> Result<()> {
     let smallest = traits.smallest_ttl;

@@ -9,11 +9,12 @@ use crate::event::{Event, Observer};
 use crate::finding::Finding;
 use crate::keeper::{Keeper, Place};
 use crate::layers::Timeout;
-use crate::lease::{Holding, Revoke};
+use crate::lease::{HolderId, Holding, Revoke};
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::store::Store;
 use crate::stores;
+use crate::tick::Tick;
 use crate::validity::{BootClock, Clock};
 use crate::wait::Lines;
 
@@ -118,12 +119,53 @@ impl Locks {
         self.client.store.list().await
     }
 
-    /// Ends somebody else's hold; answers who held it. See [`Revoke`] for the difference that matters.
+    /// Ends everybody's hold of a name; answers who held it. See [`Revoke`] for the difference that matters.
     ///
     /// # Errors
     /// The name is not legal, or the store can't say.
     pub async fn revoke(&self, name: &str, how: Revoke) -> Result<Option<Holding>> {
-        self.client.store.revoke(&LockName::new(name)?, how).await
+        self.client.store.revoke(&LockName::new(name)?, None, how).await
+    }
+
+    /// Ends one holder's hold of a name that several may hold; answers how it stood. None if that one doesn't hold it.
+    ///
+    /// # Errors
+    /// The name is not legal, or the store can't say.
+    pub async fn revoke_one(&self, name: &str, holder: HolderId, how: Revoke) -> Result<Option<Holding>> {
+        self.client.store.revoke(&LockName::new(name)?, Some(holder), how).await
+    }
+
+    /// What the store's clock shows: the time since the beginning of 1970 in UTC. A tick that is chosen by it is the
+    /// same on every node, whatever that node's own clock shows.
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub async fn time(&self) -> Result<Duration> {
+        self.client.store.time().await
+    }
+
+    /// The lock of an idempotency key: a piece of work that is to be done once, remembered for `keep` from its last
+    /// attempt on. Each key is a lock of its own, and shares its names with the others: begin it with what it is about.
+    ///
+    /// At most once, unless [`retry_failed`](Lock::retry_failed) says: until it is done.
+    ///
+    /// ```
+    /// # async fn demo(locks: leasehold::Locks) -> leasehold::Result<()> {
+    /// use std::time::Duration;
+    /// use leasehold::Outcome;
+    ///
+    /// match locks.once("invoice-2931", Duration::from_secs(90 * 86_400)).try_acquire().await? {
+    ///     Outcome::Acquired(guard) => {
+    ///         // … send it …
+    ///         guard.complete().await?;
+    ///     }
+    ///     Outcome::Contended(other) => println!("{} is sending it", other.label),
+    ///     Outcome::NotDue(why) => println!("{why}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn once(&self, key: &str, keep: Duration) -> Lock {
+        self.lock(key).tick(Tick::ONLY).remember(keep)
     }
 
     /// What an operator should know about the store.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 
 /// A place where leases live. Object safe: a store is chosen at run time, by URL.
@@ -19,18 +19,27 @@ use crate::name::LockName;
 /// renewal in here. To be correct, a store keeps this contract; each line is a case of the conformance
 /// suite in `leasehold-testkit`:
 ///
-/// - *Exclusive*: at most one unexpired lease of a name.
+/// - *Exclusive*: at most one unexpired lease of a name; of several permits, at most so many. A claim for another
+///   number of permits than its live holders were granted is an error (`Misconfigured`).
 /// - *Atomic in the store*: a script, a transaction, one statement; never read here and written later.
 /// - *Idempotent per holder*: the same claim sent again gets the same token, and its end moves to
-///   max(end, now + TTL). Order: same holder alive → same grant; then the queue; then the lease. A holder that
-///   was revoked is answered `Held`: asking again must not undo what an operator did.
-/// - *Late calls are harmless*: renew and release by a past holder change nothing and say so.
+///   max(end, now + TTL). Order: same holder alive → same grant; then the mark; then the queue; then the lease. A
+///   holder that was revoked is answered `Held`: asking again must not undo what an operator did.
+/// - *Late calls are harmless*: renew and release by a past holder change no lease and say so.
 /// - *Renew never acquires*: a lease whose time is over is gone, even if nobody has taken it since.
 /// - *The store's clock*: a claim carries a duration; whether a lease is over is judged where it lives.
-/// - *Tokens grow* with every grant of a name; renewals keep them.
+/// - *Tokens grow* with every grant of a name, over all permits; renewals keep them.
 /// - *Name safe*: any two different [`LockName`]s are two locks.
 /// - *First come, first served*: a claim is granted only if no live waiter stands before it. A waiter's
-///   entry lives for [`QUEUE_ENTRY`] after its last claim; who comes back with its ticket gets its old place.
+///   entry lives for [`QUEUE_ENTRY`] after its last claim; who comes back with its ticket gets its old place. Where
+///   several permits are free, the first so many waiters are granted.
+/// - *Marks*: a claim with a tick is granted only if the tick is newer than the name's mark, or stands open for this
+///   claim: nobody has begun it, or `retry_failed` is true of this claim and of the one before, whose lease is over.
+///   A tick that is running elsewhere is `Held`; one that is finished, given up or older `NotDue`. Mark, open tick
+///   and lease change in one step, which is durable before it is answered.
+/// - *Verdicts*: `Done` closes the tick, whoever sends it and whoever holds the lock by then. `Failed` closes the
+///   holder's own if it was not to be retried. `NotStarted`, and `leave`, take the holder's own attempt back. These
+///   count late, too; nothing else does.
 /// - *Honest errors*: [`Applied::No`](crate::Applied::No) only when it is certain that nothing happened.
 /// - *In order*: a `release` or `leave` sent through the same handle after a claim, even one whose future
 ///   was dropped, takes effect after it. This is how a cancelled acquire is cleaned up.
@@ -44,7 +53,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Asks for a lock, once.
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>>;
 
-    /// Leaves the queue, and releases the lock if it was granted meanwhile. Idempotent.
+    /// Leaves the queue, and releases the lock (as [`NotStarted`](crate::Verdict::NotStarted)) if it was granted
+    /// meanwhile. Idempotent.
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>>;
 
     /// Renews leases, each for its TTL. An answer for each, in order.
@@ -63,8 +73,17 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Every name that is held or waited for, in order of name.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>>;
 
-    /// Ends somebody else's hold. Answers who held it; none if nobody did.
-    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>>;
+    /// Ends somebody else's hold: that of `holder`, or without one every hold of the name. Answers what it was; none if
+    /// nothing was there to end.
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>>;
+
+    /// What the store's clock shows: the time since the beginning of 1970 in UTC. Ticks are chosen and judged by it.
+    fn time(&self) -> BoxFuture<'_, Result<Duration>>;
 
     /// What an operator should know about this store: the findings of `leasehold doctor`.
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
@@ -72,6 +91,9 @@ pub trait Store: Debug + Send + Sync + 'static {
 
 /// How long a waiter's entry counts after its last claim, by the store's clock.
 pub const QUEUE_ENTRY: Duration = Duration::from_secs(1);
+
+/// How many ticks of a name may stand open: claimed and not finished. The oldest is given up for a new one.
+pub const OPEN_TICKS: usize = 32;
 
 /// What a store can do and how it likes to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,11 +17,12 @@ use crate::event::Event;
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::keeper::{Cleanup, Undo, jittered};
-use crate::lease::{Attempt, Claim, FencingToken, Grant, HolderId, Holding, LeaseKey, Place};
+use crate::lease::{Attempt, Claim, Grant, Holder, HolderId, Holding, LeaseKey, Place};
 use crate::lock::{Outcome, Terms, Wait};
 use crate::locks::Client;
 use crate::name::LockName;
 use crate::store::{QUEUE_ENTRY, WakeUps};
+use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
 /// How often a store that hiccups is asked by somebody who doesn't wait.
@@ -50,6 +51,7 @@ pub(crate) struct Acquisition {
 enum Tried {
     Granted(Guard),
     Held(Holding),
+    NotDue(NotDue),
 }
 
 impl Acquisition {
@@ -61,6 +63,8 @@ impl Acquisition {
             holder: HolderId::fresh(),
             label: Arc::clone(&terms.label),
             ttl: terms.ttl,
+            permits: terms.permits,
+            due: terms.due,
             queue: None,
         };
         Ok(Self { began: client.clock.now(), client: Arc::clone(client), terms, claim, in_store: false })
@@ -73,6 +77,7 @@ impl Acquisition {
             match self.try_now().await {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
                 Ok(Tried::Held(holding)) => return Ok(Outcome::Contended(holding)),
+                Ok(Tried::NotDue(why)) => return Ok(Outcome::NotDue(why)),
                 Err(error) if error.is_transient() && tries < TRIES && self.has_just_begun() => tries += 1,
                 Err(error) => return Err(self.honest(error)),
             }
@@ -101,6 +106,7 @@ impl Acquisition {
             let tried = by(&client, limit, self.try_now()).await;
             let pause = match tried.unwrap_or_else(|| Err(no_answer_in_time())) {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
+                Ok(Tried::NotDue(why)) => return Ok(Outcome::NotDue(why)),
                 Ok(Tried::Held(holding)) => {
                     failing_since = None;
                     self.claim.queue = Some(Place { ticket: holding.ticket });
@@ -134,17 +140,9 @@ impl Acquisition {
         let held = by(&self.client, soon, self.client.store.inspect(&self.claim.name)).await;
         // A store that can't say is an outage; that one of ours waits for it doesn't make it contention.
         let held = held.unwrap_or_else(|| Err(Error::new(ErrorKind::TimedOut, NO_ANSWER)))?;
-        Ok(held.unwrap_or_else(|| Holding {
-            name: self.claim.name.clone(),
-            holder: None,
-            label: self.claim.label.to_string(),
-            token: FencingToken::new(0),
-            held_for: Duration::ZERO,
-            remaining: Duration::ZERO,
-            revoked: false,
-            waiting: 1,
-            ticket: None,
-        }))
+        let ours = Holder { label: self.claim.label.to_string(), ..Holder::default() };
+        let name = self.claim.name.clone();
+        Ok(held.unwrap_or_else(|| Holding { waiting: 1, ..Holding::of(name, self.claim.permits.get(), vec![ours]) }))
     }
 
     /// Whether asking again takes no longer than somebody who doesn't wait would think right: a store that is silent is
@@ -169,6 +167,12 @@ impl Acquisition {
                 self.in_store = uncertain || self.claim.queue.is_some();
                 Ok(Tried::Held(holding))
             }
+            Ok(Attempt::NotDue(why)) => {
+                // An earlier try whose answer was lost may have had the tick: then it is to be taken back.
+                self.in_store = uncertain;
+                self.not_due(why);
+                Ok(Tried::NotDue(why))
+            }
             Err(error) => {
                 self.in_store = uncertain || error.applied() == Applied::Maybe;
                 Err(error)
@@ -183,7 +187,7 @@ impl Acquisition {
             let late = "the store's grant came so late that it is nearly over; the store or this machine is overloaded";
             return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());
         }
-        let hold = Arc::new(Hold::new(self.key(), grant.token, &self.terms, now, valid_until));
+        let hold = Arc::new(Hold::new(self.key(), grant, &self.terms, now, valid_until));
         let guard = Guard::new(Arc::clone(&self.client), Arc::clone(&hold));
         self.in_store = false; // From here on the guard gives it back, whatever happens.
         self.client.observe(&Event::Acquired {
@@ -193,9 +197,18 @@ impl Acquisition {
             waited: now.since(self.began),
             valid_until,
         });
+        if let Some(tick) = grant.gave_up {
+            self.client.observe(&Event::GaveUp { name: &hold.key.name, tick });
+        }
         // After the event: whoever is told of renewals has been told of the grant before.
         self.client.keeper.watch(hold, sent);
         Ok(guard)
+    }
+
+    fn not_due(&self, why: NotDue) {
+        if let Some(due) = self.claim.due {
+            self.client.observe(&Event::NotDue { name: &self.claim.name, tick: due.tick, why: &why });
+        }
     }
 
     async fn subscribe(&self) -> WakeUps {
@@ -209,10 +222,11 @@ impl Acquisition {
     fn pause_for(&self, holding: &Holding) -> Duration {
         let poll = if self.client.store.traits().wake_ups { POLL } else { POLL_WITHOUT_WAKE_UPS };
         let poll = jittered(poll);
-        if holding.remaining.is_zero() {
+        let free_in = holding.free_in();
+        if free_in.is_zero() {
             return poll; // In flight, or free and another's turn: asking again at once helps nobody.
         }
-        poll.min(holding.remaining + jittered(Duration::from_millis(5)))
+        poll.min(free_in + jittered(Duration::from_millis(5)))
     }
 
     async fn sleep(&self, pause: Duration, deadline: Moment, wake_ups: Option<&mut WakeUps>) {

@@ -88,7 +88,7 @@ fn block_on<T>(what: impl Future<Output = T>) -> T {
 
 fn claim(name: &str, ttl: Duration) -> Claim {
     let label = format!("test/{}", std::process::id());
-    Claim { name: LockName::new(name).unwrap(), holder: HolderId::fresh(), label: label.into(), ttl, queue: None }
+    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), label.into(), ttl)
 }
 
 fn key(claim: &Claim) -> LeaseKey {
@@ -98,7 +98,7 @@ fn key(claim: &Claim) -> LeaseKey {
 async fn granted(store: &dyn Store, claim: &Claim) -> Option<FencingToken> {
     match store.try_acquire(claim).await.unwrap() {
         Attempt::Granted(grant) => Some(grant.token),
-        Attempt::Held(_) => None,
+        Attempt::Held(_) | Attempt::NotDue(_) => None,
     }
 }
 
@@ -114,6 +114,7 @@ async fn wait_for(store: &dyn Store, claim: &mut Claim) -> (Instant, FencingToke
         match store.try_acquire(claim).await.unwrap() {
             Attempt::Granted(grant) => return (sent, grant.token),
             Attempt::Held(holding) => claim.queue = Some(Place { ticket: holding.ticket }),
+            Attempt::NotDue(why) => panic!("there is no tick: {why}"),
         }
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
@@ -358,7 +359,7 @@ fn a_release_in_another_process_wakes_the_first_waiter() {
         let mut theirs = stranger.subscribe(&LockName::new("held").unwrap()).await.unwrap();
         let waiter = Claim { queue: Some(Place::default()), ..claim("held", LONG) };
         assert_eq!(granted(&store, &waiter).await, None);
-        let revoked = store.revoke(&waiter.name, leasehold::Revoke::Now).await.unwrap();
+        let revoked = store.revoke(&waiter.name, None, leasehold::Revoke::Now).await.unwrap();
         assert!(revoked.is_some());
         let asked = Instant::now();
         tokio::time::timeout(SOON, ours.next()).await.expect("it rings");

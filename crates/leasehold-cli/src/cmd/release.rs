@@ -19,7 +19,7 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
     let found = block_on(async {
         let store = config.open()?;
         Ok(match how {
-            Some(how) => store.revoke(&args.name, how).await?,
+            Some(how) => store.revoke(&args.name, None, how).await?,
             None => store.inspect(&args.name).await?.filter(ends_later),
         })
     })?;

@@ -68,6 +68,10 @@ impl<'a> Run<'a> {
                 self.teller.refused(&holding, self.args.wait.is_some());
                 return Ok(self.args.held_exit_code.into());
             }
+            Outcome::NotDue(why) => {
+                tell(&format!("{}: {why}; not run", self.args.name));
+                return Ok(exit::OK);
+            }
         };
         let end = self.job(&guard).await;
         self.finish(guard, end).await

@@ -99,13 +99,8 @@ impl Drop for Waiter {
 }
 
 fn claim(name: &str) -> Claim {
-    Claim {
-        name: LockName::new(name).unwrap(),
-        holder: HolderId::fresh(),
-        label: "web-3/41/backup\u{1b}[2J".into(),
-        ttl: Duration::from_secs(60),
-        queue: None,
-    }
+    let label = "web-3/41/backup\u{1b}[2J".into();
+    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), label, Duration::from_secs(60))
 }
 
 /// A lock that somebody else holds.
@@ -131,7 +126,7 @@ impl Held<'_> {
 
     /// Gives it back; nobody gets it for another `keep_for`.
     pub fn release(self, keep_for: Duration) {
-        let _ = self.bench.runtime.block_on(self.store.release(&self.key, Ended { keep_for })).unwrap();
+        let _ = self.bench.runtime.block_on(self.store.release(&self.key, Ended { keep_for, verdict: None })).unwrap();
     }
 }
 

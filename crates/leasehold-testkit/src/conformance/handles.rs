@@ -24,7 +24,7 @@ pub async fn a_batch_answers_each_in_order(store: &dyn Store) {
             }
             2 => {
                 claimant.takes(store, LONG).await;
-                store.revoke(&claimant.name, Revoke::Gently).await.expect("a revocation is answered");
+                store.revoke(&claimant.name, None, Revoke::Gently).await.expect("a revocation is answered");
                 Renewal::Revoked
             }
             _ => {
@@ -163,6 +163,7 @@ async fn takes_its_turn(store: &dyn Store, claimant: &Claimant) -> FencingToken 
                 let pause = Duration::from_millis(3) * u32::try_from(told.waiting + 1).unwrap_or(u32::MAX);
                 sleep(pause.min(Duration::from_millis(300))).await;
             }
+            Attempt::NotDue(why) => panic!("there is no tick: {why}"),
         }
     }
 }

@@ -61,7 +61,7 @@ pub async fn a_past_holders_release_is_harmless(store: &dyn Store) {
     let (expired, revoked, released) = (Claimant::of(&name), Claimant::of(&name), Claimant::of(&name));
     expired.takes(store, ttl).await;
     revoked.takes_within(store, surely_over(ttl)).await;
-    store.revoke(&name, Revoke::Now).await.expect("a revocation is answered");
+    store.revoke(&name, None, Revoke::Now).await.expect("a revocation is answered");
     released.takes(store, LONG).await;
     assert_eq!(released.releases(store).await, Release::Released);
 

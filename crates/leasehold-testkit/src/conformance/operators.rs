@@ -45,7 +45,7 @@ pub async fn revoked_gently_it_is_not_renewed(store: &dyn Store) {
     let name = fresh_name("revoked gently");
     let (a, b) = (Claimant::of(&name), Claimant::of(&name));
     a.takes(store, LONG).await;
-    let revoked = store.revoke(&name, Revoke::Gently).await.expect("a revocation is answered");
+    let revoked = store.revoke(&name, None, Revoke::Gently).await.expect("a revocation is answered");
     assert_eq!(revoked.expect("it was held").holder, Some(a.holder));
     assert_eq!(a.renews(store, LONG * 10).await, Renewal::Revoked);
     let holding = b.is_refused(store).await;
@@ -62,7 +62,7 @@ pub async fn revoked_gently_it_is_not_granted_again(store: &dyn Store) {
     let name = fresh_name("revoked again");
     let a = Claimant::of(&name);
     a.takes(store, LONG).await;
-    store.revoke(&name, Revoke::Gently).await.expect("a revocation is answered");
+    store.revoke(&name, None, Revoke::Gently).await.expect("a revocation is answered");
     let answer = a.tries(store, LONG * 10).await;
     assert!(matches!(answer, Attempt::Held(_)), "{answer:?}");
     assert!(remaining(store, &name).await <= LONG);
@@ -76,7 +76,7 @@ pub async fn revoked_gently_it_ends_with_its_ttl(store: &dyn Store) {
     let (a, b) = (Claimant::of(&name), Claimant::of(&name));
     let sent = Instant::now();
     a.takes(store, ttl).await;
-    store.revoke(&name, Revoke::Gently).await.expect("a revocation is answered");
+    store.revoke(&name, None, Revoke::Gently).await.expect("a revocation is answered");
     let (_, granted) = b.takes_within(store, surely_over(ttl)).await;
     assert!(granted - sent >= leasehold::validity::of(ttl), "granted to another after {:?}", granted - sent);
     assert_eq!(b.renews(store, LONG).await, Renewal::Renewed);
@@ -87,7 +87,7 @@ pub async fn revoked_now_it_is_free(store: &dyn Store) {
     let name = fresh_name("revoked now");
     let (a, b) = (Claimant::of(&name), Claimant::of(&name));
     a.takes(store, LONG).await;
-    let revoked = store.revoke(&name, Revoke::Now).await.expect("a revocation is answered");
+    let revoked = store.revoke(&name, None, Revoke::Now).await.expect("a revocation is answered");
     let revoked = revoked.expect("it was held");
     assert_eq!((revoked.holder, revoked.label.as_str()), (Some(a.holder), a.label.as_str()));
     assert_ne!(a.renews(store, LONG).await, Renewal::Renewed);
@@ -102,7 +102,7 @@ pub async fn revoked_now_it_is_free(store: &dyn Store) {
 pub async fn revoking_nobody_is_harmless(store: &dyn Store) {
     let name = fresh_name("revoking nobody");
     for how in [Revoke::Gently, Revoke::Now] {
-        assert_eq!(store.revoke(&name, how).await.expect("a revocation is answered"), None);
+        assert_eq!(store.revoke(&name, None, how).await.expect("a revocation is answered"), None);
         let a = Claimant::of(&name);
         a.takes(store, LONG).await;
         assert_eq!(a.renews(store, LONG).await, Renewal::Renewed);

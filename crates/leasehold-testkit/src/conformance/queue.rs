@@ -223,7 +223,7 @@ pub async fn a_release_rings(store: &dyn Store) {
 /// So does a revocation at once.
 pub async fn a_revocation_rings(store: &dyn Store) {
     rings(store, async |holder| {
-        store.revoke(&holder.name, Revoke::Now).await.expect("a revocation is answered");
+        store.revoke(&holder.name, None, Revoke::Now).await.expect("a revocation is answered");
     })
     .await;
 }

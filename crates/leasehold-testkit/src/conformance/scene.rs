@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::store::QUEUE_ENTRY;
 use leasehold::{
-    Attempt, Claim, Ended, FencingToken, Grant, HolderId, Holding, LeaseKey, LockName, Place, Release, Renewal, Store,
+    Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, LockName, Place, Release, Renewal, Store,
 };
 use tokio::time::{Instant, sleep};
 
@@ -45,7 +45,7 @@ impl Claimant {
 
     /// A claim that doesn't wait.
     pub(super) fn claim(&self, ttl: Duration) -> Claim {
-        Claim { name: self.name.clone(), holder: self.holder, label: self.label.as_str().into(), ttl, queue: None }
+        Claim::new(self.name.clone(), self.holder, self.label.as_str().into(), ttl)
     }
 
     /// A claim that queues, with the ticket if there is one.
@@ -62,8 +62,8 @@ impl Claimant {
         let at = std::panic::Location::caller();
         async move {
             match self.tries(store, ttl).await {
-                Attempt::Granted(Grant { token }) => token,
-                Attempt::Held(holding) => panic!("{at}: refused, though it should be free: {holding:?}"),
+                Attempt::Granted(grant) => grant.token,
+                other => panic!("{at}: refused, though it should be free: {other:?}"),
             }
         }
     }
@@ -74,7 +74,7 @@ impl Claimant {
         async move {
             match self.tries(store, LONG).await {
                 Attempt::Held(holding) => holding,
-                Attempt::Granted(grant) => panic!("{at}: granted, though it should be refused: {grant:?}"),
+                other => panic!("{at}: not refused, though it should be: {other:?}"),
             }
         }
     }
@@ -109,7 +109,7 @@ impl Claimant {
     }
 
     pub(super) async fn releases_but_keeps(&self, store: &dyn Store, keep_for: Duration) -> Release {
-        store.release(&self.key(), Ended { keep_for }).await.expect("a release is answered")
+        store.release(&self.key(), Ended { keep_for, verdict: None }).await.expect("a release is answered")
     }
 
     /// Asks until it is granted; answers the token and when it was.
@@ -118,9 +118,7 @@ impl Claimant {
         loop {
             match self.tries(store, LONG).await {
                 Attempt::Granted(grant) => return (grant.token, Instant::now()),
-                Attempt::Held(holding) => {
-                    assert!(start.elapsed() < limit, "not free after {limit:?}: {holding:?}");
-                }
+                other => assert!(start.elapsed() < limit, "not free after {limit:?}: {other:?}"),
             }
             sleep(LOOK).await;
         }
@@ -186,7 +184,7 @@ pub(super) use ensure;
 pub(super) fn refused(who: &str, answer: Attempt) -> Result<Holding, String> {
     match answer {
         Attempt::Held(holding) => Ok(holding),
-        Attempt::Granted(grant) => Err(format!("{who} was granted the lock out of turn: {grant:?}")),
+        other => Err(format!("{who} was not refused: {other:?}")),
     }
 }
 
@@ -194,6 +192,6 @@ pub(super) fn refused(who: &str, answer: Attempt) -> Result<Holding, String> {
 pub(super) fn granted(who: &str, answer: Attempt) -> Result<FencingToken, String> {
     match answer {
         Attempt::Granted(grant) => Ok(grant.token),
-        Attempt::Held(holding) => Err(format!("it was the turn of {who}: {holding:?}")),
+        other => Err(format!("it was the turn of {who}: {other:?}")),
     }
 }

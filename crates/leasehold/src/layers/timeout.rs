@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Store, Traits, WakeUps};
 
@@ -84,8 +84,17 @@ impl Store for Timeout {
         Box::pin(limited(LONGEST, self.inner.list()))
     }
 
-    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(limited(LONGEST, self.inner.revoke(name, how)))
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(limited(LONGEST, self.inner.revoke(name, holder, how)))
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(limited(LONGEST, self.inner.time()))
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Store, Traits, WakeUps};
 
@@ -81,8 +81,17 @@ impl Store for Traced {
         traced!(self, "leasehold.list", "*", self.inner.list())
     }
 
-    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
-        traced!(self, "leasehold.revoke", name, self.inner.revoke(name, how))
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
+        traced!(self, "leasehold.revoke", name, self.inner.revoke(name, holder, how))
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        traced!(self, "leasehold.time", "*", self.inner.time())
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

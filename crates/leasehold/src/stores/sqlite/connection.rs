@@ -11,6 +11,7 @@ use rusqlite::{OpenFlags, TransactionBehavior};
 use super::boot::{self, Identity};
 use super::database::Database;
 use super::fault::Fault;
+use super::options::Synchronous;
 use super::place::{Files, Still};
 use super::schema;
 use crate::error::{Error, ErrorKind};
@@ -133,6 +134,22 @@ impl Connection {
         writing.db.commit().map_err(Fault::at_commit)?;
         Ok(done)
     }
+
+    /// The same, and it is on the disk once this returns, whatever the other commits of this file wait for.
+    pub fn write_durably<T>(&mut self, what: impl FnOnce(&Writing<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.set_synchronous(Synchronous::Full)?;
+        let done = self.write(what);
+        // If this fails, later commits are slower and no less safe.
+        let _ = self.set_synchronous(self.database.synchronous);
+        done
+    }
+
+    fn set_synchronous(&self, synchronous: Synchronous) -> rusqlite::Result<()> {
+        if self.database.synchronous == Synchronous::Full {
+            return Ok(());
+        }
+        self.db.pragma_update(None, "synchronous", synchronous.as_str())
+    }
 }
 
 /// A transaction that has the write lock.
@@ -145,6 +162,11 @@ pub(super) struct Writing<'a> {
 impl Writing<'_> {
     pub fn namespace(&self) -> &str {
         self.database.namespace.as_str()
+    }
+
+    /// The wall clock's time since 1970. Only ticks are judged by it.
+    pub fn utc(&self) -> Duration {
+        self.database.machine.utc()
     }
 }
 

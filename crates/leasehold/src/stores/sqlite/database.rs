@@ -58,12 +58,18 @@ impl Database {
         })
     }
 
-    /// Whether a commit may be waited for on the caller's thread: it needs no disk, or a quick one.
-    pub fn commits_quickly(&self) -> bool {
-        self.synchronous == Synchronous::Normal || self.commit_took.load(Ordering::Relaxed) <= QUICK_COMMIT
+    /// Whether a commit, one that waits for the disk if it is `durable`, may be waited for on the caller's thread: it
+    /// needs no disk, or a quick one.
+    pub fn commits_quickly(&self, durable: bool) -> bool {
+        !self.waits_for_the_disk(durable) || self.commit_took.load(Ordering::Relaxed) <= QUICK_COMMIT
     }
 
-    /// A commit took this long.
+    /// Whether a commit does.
+    pub fn waits_for_the_disk(&self, durable: bool) -> bool {
+        durable || self.synchronous == Synchronous::Full
+    }
+
+    /// A commit that waited for the disk took this long.
     pub fn committed_in(&self, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.commit_took.store(took, Ordering::Relaxed);

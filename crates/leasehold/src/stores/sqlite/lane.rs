@@ -13,7 +13,6 @@ use super::checkpoint;
 use super::connection::Connection;
 use super::database::Database;
 use super::fault::Fault;
-use super::options::Synchronous;
 use super::place::Still;
 use crate::error::{Error, ErrorKind};
 
@@ -52,11 +51,17 @@ type Job = Box<dyn FnOnce(&Inner) + Send>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Asks for a lease: makes the file if it is gone; needless once nobody waits for the answer.
-    Claim,
+    Claim {
+        /// Its commit waits for the disk, whatever others do.
+        durable: bool,
+    },
     /// Writes, in a file that must be there; needless once nobody waits for the answer.
     Renew,
     /// Ends something: done even if nobody waits for the answer any more.
-    End,
+    End {
+        /// As of a claim.
+        durable: bool,
+    },
     /// Reads a little.
     Look,
     /// Reads a lot: never on the caller's thread.
@@ -65,21 +70,29 @@ pub(super) enum Kind {
 
 impl Kind {
     fn creates(self) -> bool {
-        !matches!(self, Self::Renew | Self::End)
+        !matches!(self, Self::Renew | Self::End { .. })
     }
 
     fn may_be_skipped(self) -> bool {
-        self != Self::End
+        !self.ends()
+    }
+
+    fn ends(self) -> bool {
+        matches!(self, Self::End { .. })
     }
 
     /// Whether it ends with a commit.
     fn commits(self) -> bool {
-        matches!(self, Self::Claim | Self::Renew | Self::End)
+        matches!(self, Self::Claim { .. } | Self::Renew | Self::End { .. })
+    }
+
+    fn is_durable(self) -> bool {
+        matches!(self, Self::Claim { durable: true } | Self::End { durable: true })
     }
 
     /// Whether it can be done without waiting for a slow disk.
     fn is_quick(self, database: &Database) -> bool {
-        self == Self::Look || (self.commits() && database.commits_quickly())
+        self == Self::Look || (self.commits() && database.commits_quickly(self.is_durable()))
     }
 }
 
@@ -199,10 +212,10 @@ impl Inner {
             Err(TryLockError::WouldBlock) => return None,
         };
         let connection = slot.as_mut()?;
-        if kind != Kind::End && !connection.seems_current() {
+        if !kind.ends() && !connection.seems_current() {
             return None;
         }
-        match self.timed(connection, what) {
+        match self.timed(kind, connection, what) {
             Err(fault) if fault.is_busy() => None,
             done => Some((done, self.wants_checkpoint(connection))),
         }
@@ -213,7 +226,7 @@ impl Inner {
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = self.current(&mut slot, kind.creates())?;
         connection.be_patient(true);
-        let done = self.timed(connection, what);
+        let done = self.timed(kind, connection, what);
         connection.be_patient(false);
         let wanted = self.wants_checkpoint(connection);
         drop(slot);
@@ -227,10 +240,11 @@ impl Inner {
     /// changed nothing says nothing about the disk.
     fn timed<T>(
         &self,
+        kind: Kind,
         connection: &mut Connection,
         what: impl Fn(&mut Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        if self.database.synchronous == Synchronous::Normal {
+        if !self.database.waits_for_the_disk(kind.is_durable()) {
             return what(connection);
         }
         let began = Instant::now();

@@ -1,16 +1,25 @@
 //! The lease algorithm: what each operation does to the tables.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, Rows, params};
 
 use super::connection::{Connection, Writing};
 use super::fault::Fault;
 use super::hex::Hex;
 use super::queue::{self, ENTRY_NANOS};
+use super::ticks;
 use crate::error::{Error, ErrorKind};
-use crate::lease::{Attempt, Claim, Ended, FencingToken, Grant, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{
+    Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
+    disagreement,
+};
 use crate::name::LockName;
+use crate::tick::{Standing, Tick, Verdict};
+
+/// Wall-clock milliseconds from 1970 to 2020, where tokens begin to count.
+const EPOCH_2020_MS: i64 = 1_577_836_800_000;
 
 /// 1 November 2026, in milliseconds since 2020: no wall clock that is right shows less. Raised now and then.
 const BUILT_MS: i64 = 215_654_400_000;
@@ -18,20 +27,21 @@ const BUILT_MS: i64 = 215_654_400_000;
 /// The first milliseconds since 2020 that would need more than 42 bits: the year 2159.
 const LAST_MS: i64 = 1 << 42;
 
-/// The whole of an acquire when nobody is in the way: one statement that takes the write lock, decides and
-/// commits. No row: somebody is, and `decide` finds out who. In the order of the contract: the same holder alive
+/// The whole of an acquire of a plain lock when nobody is in the way: one statement that takes the write lock, decides
+/// and commits. No row: somebody is, and `decide` finds out who. In the order of the contract: the same holder alive
 /// keeps its grant; then the queue; then the lease.
 const GRANT_AT_ONCE: &str = "
-    insert into leasehold_locks(ns, name, holder, label, token, granted, expires, revoked)
-    values(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)
-    on conflict(ns, name) do update set
+    insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
+    values(?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, 0)
+    on conflict(ns, name, slot) do update set
         token = case when holder = ?3 and expires > ?6 then token else max(token + 1, ?5) end,
         granted = case when holder = ?3 and expires > ?6 then granted else ?6 end,
         expires = case when holder = ?3 and expires > ?6 then max(expires, ?7) else ?7 end,
         holder = ?3, label = ?4, revoked = 0
-    where (holder = ?3 and expires > ?6 and revoked = 0)
+    where permits = 1 and (
+        (holder = ?3 and expires > ?6 and revoked = 0)
         or (expires <= ?6 and not exists (
-            select 1 from leasehold_waiters w where w.ns = ?1 and w.name = ?2 and w.seen > ?6 - 1000000000))
+            select 1 from leasehold_waiters w where w.ns = ?1 and w.name = ?2 and w.seen > ?6 - 1000000000)))
     returning token";
 
 const _: () = assert!(ENTRY_NANOS == 1_000_000_000, "as GRANT_AT_ONCE and SHOWN say");
@@ -41,13 +51,19 @@ pub(super) fn acquire(connection: &mut Connection, claim: &Claim) -> Result<Atte
     // Where waiting for the write lock is possible, time may pass; `decide` reads the clock after it.
     // A claimant with a ticket stands in the queue, and its entry has to be taken out too.
     let has_ticket = claim.queue.is_some_and(|place| place.ticket.is_some());
+    let is_plain = claim.permits == NonZeroU32::MIN && claim.due.is_none();
     let floor = token_floor(connection.database.machine.wall_ms());
     if let Some(floor) = floor
+        && is_plain
         && !connection.is_patient()
         && !has_ticket
         && let Some(grant) = grant_at_once(connection, claim, floor)?
     {
         return Ok(Attempt::Granted(grant));
+    }
+    if claim.due.is_some() {
+        // A claim with a tick has to survive a power failure: the tick would run once more.
+        return connection.write_durably(|writing| decide(writing, claim, floor));
     }
     connection.write(|writing| decide(writing, claim, floor))
 }
@@ -64,33 +80,49 @@ fn grant_at_once(connection: &Connection, claim: &Claim, floor: i64) -> Result<O
     if rows.next().map_err(Fault::at_commit)?.is_some() {
         return Err(Error::new(ErrorKind::Internal, "one lock has two rows").into());
     }
-    Ok(token.map(grant))
+    Ok(token.map(|token| grant(token, 0, None)))
 }
 
-/// The careful way: as [`GRANT_AT_ONCE`], and the queue with it.
+/// The careful way: as [`GRANT_AT_ONCE`], and the tick, the permits and the queue with it.
 fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<Attempt, Fault> {
-    let row = Lease::find(writing, &claim.name)?;
-    if let Some(lease) = row.as_ref().filter(|lease| lease.is_of(claim.holder, writing.now) && !lease.revoked) {
+    let leases = Leases::find(writing, &claim.name)?;
+    if let Some(lease) = leases.of(claim.holder, writing.now).filter(|lease| !lease.revoked) {
         let end = lease.expires.max(after(writing.now, claim.ttl));
-        set_end(writing, &claim.name, end)?;
+        set_end(writing, &claim.name, lease.slot, end)?;
         queue::forget(writing, &claim.name, claim.holder)?;
-        return Ok(Attempt::Granted(grant(lease.token)));
+        let attempts = ticks::attempts(writing, &claim.name, claim.holder)?;
+        return Ok(Attempt::Granted(grant(lease.token, attempts, None)));
+    }
+    if leases.held(writing.now).next().is_some() && leases.permits != i64::from(claim.permits.get()) {
+        return Err(disagreement(claim, u32::try_from(leases.permits).unwrap_or(1)).into());
+    }
+    if let Some(due) = claim.due {
+        match ticks::standing(writing, &claim.name, due, |holder| leases.of(holder, writing.now).is_some())? {
+            Standing::ForClaim => {}
+            Standing::Running => {
+                queue::forget(writing, &claim.name, claim.holder)?;
+                return Ok(Attempt::Held(leases.holding(claim.name.clone(), writing.now, 0, None)));
+            }
+            Standing::Over(why) => {
+                queue::forget(writing, &claim.name, claim.holder)?;
+                return Ok(Attempt::NotDue(why));
+            }
+        }
     }
     let place = queue::place(writing, claim)?;
     let ahead = queue::ahead(writing, claim, place)?;
-    let is_free = row.as_ref().is_none_or(|lease| lease.is_free(writing.now));
-    if is_free && ahead == 0 {
-        let token = next_token(row.as_ref(), floor)?;
-        grant_to(writing, claim, token)?;
+    let taken = leases.live(writing.now).count();
+    let free = i64::from(claim.permits.get()).saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX));
+    if free > ahead {
+        let granted = grant_to(writing, claim, &leases, floor)?;
         queue::forget(writing, &claim.name, claim.holder)?;
-        return Ok(Attempt::Granted(grant(token)));
+        return Ok(Attempt::Granted(granted));
     }
     if let Some(ticket) = place {
         queue::enter(writing, claim, ticket)?;
     }
-    let lease = row.unwrap_or_default();
     let ticket = place.map(i64::cast_unsigned);
-    Ok(Attempt::Held(lease.holding(claim.name.clone(), writing.now, ahead.cast_unsigned(), ticket)))
+    Ok(Attempt::Held(leases.holding(claim.name.clone(), writing.now, ahead.cast_unsigned(), ticket)))
 }
 
 /// Renews leases, all in one transaction.
@@ -110,17 +142,22 @@ fn renew_one(writing: &Writing<'_>, lease: &LeaseKey, ttl: Duration) -> Result<R
     if statement.execute(params![writing.namespace(), name, holder.as_str(), writing.now, end])? == 1 {
         return Ok(Renewal::Renewed);
     }
-    let found = Lease::find(writing, &lease.name)?;
-    let revoked = found.is_some_and(|found| found.is_of(lease.holder, writing.now));
+    let revoked = Leases::find(writing, &lease.name)?.of(lease.holder, writing.now).is_some();
     Ok(if revoked { Renewal::Revoked } else { Renewal::Gone })
 }
 
-/// Ends a lease.
+/// Ends a lease, and says what became of the work.
 pub(super) fn release(connection: &mut Connection, lease: &LeaseKey, how: Ended) -> Result<Release, Fault> {
-    let freed = if connection.is_patient() {
-        connection.write(|writing| free(&writing.db, writing.namespace(), writing.now, lease, how.keep_for))?
-    } else {
-        free(&connection.db, connection.namespace(), connection.now(), lease, how.keep_for)?
+    let freed = match how.verdict {
+        // That it is done has to survive as the claim has.
+        Some(verdict) => connection.write_durably(|writing| {
+            ticks::judge(writing, lease, verdict)?;
+            free(&writing.db, writing.namespace(), writing.now, lease, how.keep_for)
+        })?,
+        None if connection.is_patient() => {
+            connection.write(|writing| free(&writing.db, writing.namespace(), writing.now, lease, how.keep_for))?
+        }
+        None => free(&connection.db, connection.namespace(), connection.now(), lease, how.keep_for)?,
     };
     Ok(if freed { Release::Released } else { Release::NotHeld })
 }
@@ -141,65 +178,100 @@ fn free(
     Ok(statement.execute(freed).map_err(Fault::at_commit)? == 1)
 }
 
-/// Leaves the queue, and ends the lease if it was granted meanwhile.
+/// Leaves the queue, and ends the lease if it was granted meanwhile: its work was not begun.
 pub(super) fn leave(connection: &mut Connection, waiter: &LeaseKey) -> Result<(), Fault> {
     connection.write(|writing| {
         queue::forget(writing, &waiter.name, waiter.holder)?;
+        ticks::judge(writing, waiter, Verdict::NotStarted)?;
         free(&writing.db, writing.namespace(), writing.now, waiter, Duration::ZERO).map(drop)
     })
 }
 
-/// Ends somebody else's hold; answers what it was.
-pub(super) fn revoke(connection: &mut Connection, name: &LockName, how: Revoke) -> Result<Option<Holding>, Fault> {
+/// Ends somebody else's hold, or everybody's; answers what it was.
+pub(super) fn revoke(
+    connection: &mut Connection,
+    name: &LockName,
+    whose: Option<HolderId>,
+    how: Revoke,
+) -> Result<Option<Holding>, Fault> {
     connection.write(|writing| {
-        let Some(lease) = Lease::find(writing, name)?.filter(|lease| !lease.is_free(writing.now)) else {
+        let leases = Leases::find(writing, name)?;
+        let is_meant = |lease: &&Lease| whose.is_none_or(|holder| lease.holder == Some(holder));
+        let meant: Vec<_> = leases.live(writing.now).filter(is_meant).map(|lease| lease.slot).collect();
+        if meant.is_empty() {
             return Ok(None);
-        };
-        let sql = match how {
-            Revoke::Gently => "update leasehold_locks set revoked = 1 where ns = ?1 and name = ?2",
+        }
+        let mut statement = writing.db.prepare_cached(match how {
+            Revoke::Gently => "update leasehold_locks set revoked = 1 where ns = ?1 and name = ?2 and slot = ?3",
             Revoke::Now => {
-                "update leasehold_locks set holder = null, expires = 0, revoked = 0 where ns = ?1 and name = ?2"
+                "update leasehold_locks set holder = null, expires = 0, revoked = 0
+                 where ns = ?1 and name = ?2 and slot = ?3"
             }
-        };
-        writing.db.execute(sql, params![writing.namespace(), name.as_str()])?;
+        })?;
+        for slot in meant {
+            statement.execute(params![writing.namespace(), name.as_str(), slot])?;
+        }
         let waiting = queue::count(writing, name)?;
-        Ok(Some(lease.holding(name.clone(), writing.now, waiting, None)))
+        Ok(Some(leases.holding(name.clone(), writing.now, waiting, None)))
     })
 }
 
-/// What is shown of a name that is held, kept or waited for.
+/// What is shown of a name that is held, kept or waited for: all its leases, so many as wait beside each.
 const SHOWN: &str = "
-    select l.holder, l.label, l.token, l.granted, l.expires, l.revoked, l.name,
+    select l.slot, l.holder, l.label, l.token, l.granted, l.expires, l.revoked, l.permits, l.name,
         (select count(*) from leasehold_waiters w
          where w.ns = l.ns and w.name = l.name and w.seen > ?2 - 1000000000) as waiting
-    from leasehold_locks l where l.ns = ?1 and (l.expires > ?2 or waiting > 0)";
+    from leasehold_locks l where l.ns = ?1 and (l.expires > ?2 or (l.slot = 0 and waiting > 0)";
 
 /// Who holds a name.
 pub(super) fn inspect(connection: &Connection, name: &LockName) -> Result<Option<Holding>, Fault> {
+    let sql = format!("{SHOWN} or l.slot = 0) and l.name = ?3 order by l.name, l.slot");
+    let mut statement = connection.db.prepare_cached(&sql)?;
     let now = connection.now();
-    let mut statement = connection.db.prepare_cached(&format!("{SHOWN} and l.name = ?3"))?;
-    let found = statement.query_row(params![connection.namespace(), now, name.as_str()], |row| shown(row, now));
-    Ok(found.optional()?.transpose()?)
+    let rows = statement.query(params![connection.namespace(), now, name.as_str()])?;
+    let found = shown(rows, now)?.pop();
+    Ok(found.filter(|found| !found.free_in().is_zero() || found.waiting > 0))
 }
 
 /// Every name that is held, kept or waited for, in order.
 pub(super) fn list(connection: &Connection) -> Result<Vec<Holding>, Fault> {
+    // How many permits a name has is told by its first slot, which may be free.
+    let sql = format!(
+        "{SHOWN} or (l.slot = 0 and exists (select 1 from leasehold_locks o
+            where o.ns = l.ns and o.name = l.name and o.slot > 0 and o.expires > ?2))) order by l.name, l.slot"
+    );
+    let mut statement = connection.db.prepare_cached(&sql)?;
     let now = connection.now();
-    let mut statement = connection.db.prepare_cached(&format!("{SHOWN} order by l.name"))?;
-    let found = statement.query_map(params![connection.namespace(), now], |row| shown(row, now))?;
-    found.map(|row| Ok(row??)).collect()
+    shown(statement.query(params![connection.namespace(), now])?, now)
 }
 
-fn shown(row: &Row<'_>, now: i64) -> rusqlite::Result<Result<Holding, Error>> {
-    let lease = Lease::read(row)?;
-    let waiting: i64 = row.get(7)?;
-    let name = LockName::new(row.get_ref(6)?.as_str()?);
-    Ok(name.map(|name| lease.holding(name, now, waiting.cast_unsigned(), None)))
+/// One answer for each name: its rows follow one another, the first slot's first.
+fn shown(mut rows: Rows<'_>, now: i64) -> Result<Vec<Holding>, Fault> {
+    let mut names: Vec<(String, i64, Leases)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(8)?;
+        if names.last().is_none_or(|(last, ..)| *last != name) {
+            names.push((name, row.get(9)?, Leases::default()));
+        }
+        names.last_mut().expect("one was put there").2.push(row)?;
+    }
+    let told = names
+        .into_iter()
+        .map(|(name, waiting, leases)| Ok(leases.holding(LockName::new(&name)?, now, waiting.cast_unsigned(), None)));
+    told.collect()
+}
+
+/// The rows of one name.
+#[derive(Debug)]
+struct Leases {
+    permits: i64,
+    rows: Vec<Lease>,
 }
 
 /// A row of the table of locks.
 #[derive(Debug, Default)]
 struct Lease {
+    slot: i64,
     holder: Option<HolderId>,
     label: String,
     token: i64,
@@ -208,78 +280,144 @@ struct Lease {
     revoked: bool,
 }
 
-impl Lease {
-    fn find(writing: &Writing<'_>, name: &LockName) -> Result<Option<Self>, Fault> {
+impl Default for Leases {
+    fn default() -> Self {
+        Self { permits: 1, rows: Vec::new() }
+    }
+}
+
+impl Leases {
+    fn find(writing: &Writing<'_>, name: &LockName) -> Result<Self, Fault> {
         let mut statement = writing.db.prepare_cached(
-            "select holder, label, token, granted, expires, revoked from leasehold_locks where ns = ?1 and name = ?2",
+            "select slot, holder, label, token, granted, expires, revoked, permits
+             from leasehold_locks where ns = ?1 and name = ?2 order by slot",
         )?;
-        Ok(statement.query_row(params![writing.namespace(), name.as_str()], Self::read).optional()?)
+        let mut rows = statement.query(params![writing.namespace(), name.as_str()])?;
+        let mut leases = Self::default();
+        while let Some(row) = rows.next()? {
+            leases.push(row)?;
+        }
+        Ok(leases)
     }
 
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            holder: row.get_ref(0)?.as_str_or_null()?.and_then(HolderId::parse),
-            label: row.get(1)?,
-            token: row.get(2)?,
-            granted: row.get(3)?,
-            expires: row.get(4)?,
-            revoked: row.get(5)?,
-        })
+    fn push(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let lease = Lease {
+            slot: row.get(0)?,
+            holder: row.get_ref(1)?.as_str_or_null()?.and_then(HolderId::parse),
+            label: row.get(2)?,
+            token: row.get(3)?,
+            granted: row.get(4)?,
+            expires: row.get(5)?,
+            revoked: row.get(6)?,
+        };
+        if lease.slot == 0 {
+            self.permits = row.get(7)?;
+        }
+        self.rows.push(lease);
+        Ok(())
     }
 
-    fn is_free(&self, now: i64) -> bool {
-        self.expires <= now
+    /// Those whose time is not over, tombstones of minimum holds included.
+    fn live(&self, now: i64) -> impl Iterator<Item = &Lease> {
+        self.rows.iter().filter(move |lease| lease.expires > now)
     }
 
-    fn is_of(&self, holder: HolderId, now: i64) -> bool {
-        self.holder == Some(holder) && !self.is_free(now)
+    fn held(&self, now: i64) -> impl Iterator<Item = &Lease> {
+        self.live(now).filter(|lease| lease.holder.is_some())
     }
 
-    fn holding(self, name: LockName, now: i64, waiting: u64, ticket: Option<u64>) -> Holding {
-        let is_free = self.is_free(now);
-        Holding {
-            name,
+    fn of(&self, holder: HolderId, now: i64) -> Option<&Lease> {
+        self.held(now).find(|lease| lease.holder == Some(holder))
+    }
+
+    /// The first slot that nobody has.
+    fn free_slot(&self, now: i64) -> i64 {
+        (0..).find(|slot| self.live(now).all(|lease| lease.slot != *slot)).unwrap_or(0)
+    }
+
+    fn last_token(&self) -> Option<i64> {
+        self.rows.iter().map(|lease| lease.token).max()
+    }
+
+    /// How it stands. Once nobody holds it, who held it last.
+    fn holding(&self, name: LockName, now: i64, waiting: u64, ticket: Option<u64>) -> Holding {
+        let mut holders: Vec<_> = self.live(now).map(|lease| lease.shown(now)).collect();
+        if holders.is_empty() {
+            holders.extend(self.rows.iter().max_by_key(|lease| lease.token).map(|lease| lease.shown(now)));
+        }
+        let permits = u32::try_from(self.permits).unwrap_or(1);
+        Holding { waiting, ticket, ..Holding::of(name, permits, holders) }
+    }
+}
+
+impl Lease {
+    fn shown(&self, now: i64) -> Holder {
+        let is_free = self.expires <= now;
+        Holder {
             holder: self.holder.filter(|_| !is_free),
-            label: self.label,
+            label: self.label.clone(),
             token: FencingToken::new(self.token.cast_unsigned()),
             held_for: between(self.granted, now),
             remaining: between(now, self.expires),
             revoked: self.revoked && !is_free,
-            waiting,
-            ticket,
         }
     }
 }
 
-fn grant_to(writing: &Writing<'_>, claim: &Claim, token: i64) -> Result<(), Fault> {
+fn grant_to(writing: &Writing<'_>, claim: &Claim, leases: &Leases, floor: Option<i64>) -> Result<Grant, Fault> {
+    let (namespace, name, now) = (writing.namespace(), claim.name.as_str(), writing.now);
+    let (slot, token) = (leases.free_slot(now), next_token(leases.last_token(), floor)?);
     let mut statement = writing.db.prepare_cached(
-        "insert or replace into leasehold_locks(ns, name, holder, label, token, granted, expires, revoked)
-         values(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)",
+        "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
+         values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)
+         on conflict(ns, name, slot) do update set
+            holder = ?4, label = ?5, token = ?6, granted = ?7, expires = ?8, revoked = 0",
     )?;
     let holder = Hex::of(claim.holder);
-    let end = after(writing.now, claim.ttl);
-    let name = claim.name.as_str();
-    let granted = params![writing.namespace(), name, holder.as_str(), &*claim.label, token, writing.now, end];
-    statement.execute(granted)?;
+    let end = after(now, claim.ttl);
+    statement.execute(params![namespace, name, slot, holder.as_str(), &*claim.label, token, now, end])?;
+    let permits = i64::from(claim.permits.get());
+    if slot > 0 || leases.permits != permits {
+        agree_on_permits(writing, &claim.name, permits, token)?;
+    }
+    let (attempt, gave_up) = claim.due.map_or(Ok((0, None)), |due| ticks::claim(writing, claim, due))?;
+    Ok(grant(token, attempt, gave_up))
+}
+
+/// Writes down how many permits there are, and lets go of slots that are none any more. Their tokens are smaller than
+/// `token`.
+fn agree_on_permits(writing: &Writing<'_>, name: &LockName, permits: i64, token: i64) -> Result<(), Fault> {
+    let mut statement = writing.db.prepare_cached(
+        "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked, permits)
+         values(?1, ?2, 0, null, '', ?4, 0, 0, 0, ?3)
+         on conflict(ns, name, slot) do update set permits = ?3",
+    )?;
+    statement.execute(params![writing.namespace(), name.as_str(), permits, token])?;
+    let mut statement = writing
+        .db
+        .prepare_cached("delete from leasehold_locks where ns = ?1 and name = ?2 and slot >= ?3 and expires <= ?4")?;
+    statement.execute(params![writing.namespace(), name.as_str(), permits, writing.now])?;
     Ok(())
 }
 
-fn set_end(writing: &Writing<'_>, name: &LockName, end: i64) -> Result<(), Fault> {
-    let mut statement =
-        writing.db.prepare_cached("update leasehold_locks set expires = ?3 where ns = ?1 and name = ?2")?;
-    statement.execute(params![writing.namespace(), name.as_str(), end])?;
+fn set_end(writing: &Writing<'_>, name: &LockName, slot: i64, end: i64) -> Result<(), Fault> {
+    let mut statement = writing
+        .db
+        .prepare_cached("update leasehold_locks set expires = ?4 where ns = ?1 and name = ?2 and slot = ?3")?;
+    statement.execute(params![writing.namespace(), name.as_str(), slot, end])?;
     Ok(())
 }
 
 /// What the wall clock makes of a token: larger than all that a lost file gave out. None if it can't be right.
 fn token_floor(wall_ms: i64) -> Option<i64> {
-    (BUILT_MS..LAST_MS).contains(&wall_ms).then_some(wall_ms << 4)
+    let since_2020 = wall_ms.saturating_sub(EPOCH_2020_MS);
+    (BUILT_MS..LAST_MS).contains(&since_2020).then_some(since_2020 << 4)
 }
 
 /// A counter that is there just goes on, whatever the wall clock shows; a new one needs it.
-fn next_token(last: Option<&Lease>, floor: Option<i64>) -> Result<i64, Error> {
+fn next_token(last: Option<i64>, floor: Option<i64>) -> Result<i64, Error> {
     match (last, floor) {
-        (Some(last), floor) => Ok((last.token + 1).max(floor.unwrap_or(0))),
+        (Some(last), floor) => Ok((last + 1).max(floor.unwrap_or(0))),
         (None, Some(floor)) => Ok(floor),
         (None, None) => Err(Error::new(
             ErrorKind::Misconfigured,
@@ -288,8 +426,8 @@ fn next_token(last: Option<&Lease>, floor: Option<i64>) -> Result<i64, Error> {
     }
 }
 
-fn grant(token: i64) -> Grant {
-    Grant { token: FencingToken::new(token.cast_unsigned()) }
+fn grant(token: i64, attempt: u32, gave_up: Option<Tick>) -> Grant {
+    Grant { token: FencingToken::new(token.cast_unsigned()), attempt, gave_up }
 }
 
 fn after(now: i64, span: Duration) -> i64 {

@@ -4,21 +4,24 @@ use std::fmt::Debug;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::validity::{BootClock, Clock};
-
-/// Wall-clock milliseconds from 1970 to 2020, where tokens begin to count.
-const EPOCH_2020_MS: i64 = 1_577_836_800_000;
 
 /// The clocks of the machine, and how it keeps its files.
 pub(super) trait Machine: Debug + Send + Sync + 'static {
     /// `CLOCK_BOOTTIME` in nanoseconds: what leases are counted on. Setting the wall clock doesn't touch it.
     fn now(&self) -> i64;
 
-    /// Wall-clock milliseconds since 2020; only keeps a lost token counter ahead of its predecessor.
+    /// Wall-clock milliseconds since 1970. It judges ticks, and keeps a lost token counter ahead of its predecessor;
+    /// no lease ends by it.
     fn wall_ms(&self) -> i64;
+
+    /// The same as a span of time.
+    fn utc(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.wall_ms()).unwrap_or(0))
+    }
 
     /// What tells this boot-time clock from every other: only processes with the same id read the same time.
     fn clock_id(&self) -> Result<String>;
@@ -38,7 +41,7 @@ impl Machine for ThisMachine {
 
     fn wall_ms(&self) -> i64 {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX).saturating_sub(EPOCH_2020_MS)
+        i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
     }
 
     fn clock_id(&self) -> Result<String> {

@@ -20,6 +20,7 @@ mod queue;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ use self::options::Options;
 use self::watch::Watch;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Store, Traits, WakeUps};
 
@@ -115,7 +116,8 @@ impl Store for Sqlite {
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
         Box::pin(async move {
             let claim = claim.clone();
-            let answer = self.lane.run(Kind::Claim, move |connection| leases::acquire(connection, &claim)).await;
+            let kind = Kind::Claim { durable: claim.due.is_some() };
+            let answer = self.lane.run(kind, move |connection| leases::acquire(connection, &claim)).await;
             answer.map_err(|fault| self.told(&fault))
         })
     }
@@ -123,7 +125,11 @@ impl Store for Sqlite {
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let waiter = waiter.clone();
-            match self.lane.run(Kind::End, move |connection| leases::leave(connection, &waiter)).await {
+            match self
+                .lane
+                .run(Kind::End { durable: false }, move |connection| leases::leave(connection, &waiter))
+                .await
+            {
                 // The queue went with the file.
                 Err(Fault::NoFile | Fault::Torn) => Ok(()),
                 answer => answer.map_err(|fault| self.told(&fault)),
@@ -149,7 +155,8 @@ impl Store for Sqlite {
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
         Box::pin(async move {
             let lease = lease.clone();
-            match self.lane.run(Kind::End, move |connection| leases::release(connection, &lease, how)).await {
+            let kind = Kind::End { durable: how.verdict.is_some() };
+            match self.lane.run(kind, move |connection| leases::release(connection, &lease, how)).await {
                 Err(Fault::NoFile | Fault::Torn) => Ok(Release::NotHeld),
                 answer => answer.map_err(|fault| self.told(&fault)),
             }
@@ -175,12 +182,22 @@ impl Store for Sqlite {
         })
     }
 
-    fn revoke<'a>(&'a self, name: &'a LockName, how: Revoke) -> BoxFuture<'a, Result<Option<Holding>>> {
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(async move {
             let name = name.clone();
-            let answer = self.lane.run(Kind::Claim, move |connection| leases::revoke(connection, &name, how)).await;
+            let kind = Kind::Claim { durable: false };
+            let answer = self.lane.run(kind, move |connection| leases::revoke(connection, &name, holder, how)).await;
             answer.map_err(|fault| self.told(&fault))
         })
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(async { Ok(self.database.machine.utc()) })
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -10,10 +10,11 @@ use crate::error::{Error, ErrorKind};
 pub(super) const APPLICATION: i64 = 0x4C65_6173;
 
 /// What this build reads and writes.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 /// How to get from each version to the next; from 0, an empty file, to the first.
-const STEPS: [&str; VERSION as usize] = ["
+const STEPS: [&str; VERSION as usize] = [
+    "
     create table leasehold_locks(
         ns text not null, name text not null,
         holder text,                 -- null: free, or with an end in the future kept after a release
@@ -39,7 +40,38 @@ const STEPS: [&str; VERSION as usize] = ["
         clock text not null,         -- whose CLOCK_BOOTTIME the times are
         home text not null           -- under which name the file is used
     ) strict;
-"];
+",
+    "
+    create table leasehold_leases(
+        ns text not null, name text not null,
+        slot integer not null,       -- of the permits; the first is there for each name, and says what holds for all
+        holder text,
+        label text not null,
+        token integer not null,
+        granted integer not null,
+        expires integer not null,
+        revoked integer not null,
+        permits integer not null default 1,
+        mark integer,                -- the newest tick that was claimed, milliseconds since 1970; only grows
+        keep integer,                -- how long the name is remembered after its last use, milliseconds; null: for ever
+        forget_at integer,           -- wall-clock milliseconds since 1970
+        primary key(ns, name, slot)
+    ) strict, without rowid;
+    insert into leasehold_leases(ns, name, slot, holder, label, token, granted, expires, revoked)
+        select ns, name, 0, holder, label, token, granted, expires, revoked from leasehold_locks;
+    drop table leasehold_locks;
+    alter table leasehold_leases rename to leasehold_locks;
+    create index leasehold_forget on leasehold_locks(forget_at) where forget_at is not null;
+    create table leasehold_ticks(
+        ns text not null, name text not null,
+        tick integer not null,       -- claimed and not finished
+        holder text,                 -- null: whoever had it never began
+        attempts integer not null,
+        once integer not null,       -- whether it was promised to run once at most
+        primary key(ns, name, tick)
+    ) strict, without rowid;
+",
+];
 
 /// What a file's header says of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
