@@ -34,6 +34,9 @@
 //! |---|---|
 //! | acquiring, waiting, running a job | [`Lock`] |
 //! | what you hold, and losing it | [`Guard`], [`LossReason`] |
+//! | once per run of a schedule; at most so many at a time | [`Lock::tick`], [`Lock::permits`] |
+//! | a piece of work that is to be done once | [`Locks::once`] |
+//! | several locks at once | [`MultiLock`] |
 //! | code without async | [`blocking`] |
 //! | what happens, as it happens | [`Observer`], [`Event`] |
 //! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
@@ -63,6 +66,7 @@ pub mod layers;
 mod lease;
 mod lock;
 mod locks;
+mod multi;
 mod name;
 pub mod store;
 pub mod stores;
@@ -79,6 +83,7 @@ pub use lease::{
 };
 pub use lock::{Lock, Outcome, Ran, Wait};
 pub use locks::{Locks, LocksBuilder};
+pub use multi::{MultiGuard, MultiLock};
 pub use name::{LockName, Namespace};
 pub use store::Store;
 pub use tick::{Due, NotDue, OpenTick, Standing, TICK_SLACK, Tick, Verdict};

@@ -12,6 +12,7 @@ use crate::locks::Client;
 use crate::name::LockName;
 use crate::store::Traits;
 use crate::tick::{Due, NotDue, TICK_SLACK, Tick};
+use crate::validity::Moment;
 use crate::wait::Acquisition;
 
 /// A named lock of a [`Locks`](crate::Locks) client, with the terms on which it is asked for.
@@ -320,6 +321,10 @@ impl Lock {
         let is_done = matches!(&ran, Ran::Done(done) if is_done(done));
         let _ = if is_done { guard.complete().await } else { guard.release().await };
         Ok(ran)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.client.clock.now()
     }
 
     fn terms(&self) -> Result<Terms> {
