@@ -25,6 +25,7 @@ use crate::guard::{LossReason, Released};
 use crate::lease::{FencingToken, HolderId, Holding, Revoke};
 use crate::lock::Wait;
 use crate::locks::LocksBuilder;
+use crate::tick::Tick;
 
 /// A client of one store, for code without async. Cheap to clone.
 ///
@@ -209,6 +210,18 @@ impl Guard {
     #[must_use]
     pub fn holder(&self) -> HolderId {
         self.guard.holder()
+    }
+
+    /// See [`crate::Guard::tick`].
+    #[must_use]
+    pub fn tick(&self) -> Option<Tick> {
+        self.guard.tick()
+    }
+
+    /// See [`crate::Guard::attempt`].
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.guard.attempt()
     }
 
     /// See [`crate::Guard::is_valid`].

@@ -181,6 +181,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_version_1_is_taken_along() {
+        let (_dir, mut db) = file();
+        db.execute_batch(STEPS[0]).unwrap();
+        db.execute_batch(
+            "insert into leasehold_locks values('default', 'job', 'ab', 'web-1', 4711, 1, 9, 0);
+             insert into leasehold_locks values('default', 'free', null, 'web-2', 12, 1, 0, 0);
+             insert into leasehold_waiters values('default', 'job', 'cd', 'web-2', 1, 2, 3);
+             pragma user_version = 1;",
+        )
+        .unwrap();
+        db.pragma_update(None, "application_id", APPLICATION).unwrap();
+        prepare(&mut db, "x.db").unwrap();
+        assert!(Header::read(&db).unwrap().is_current());
+        let (token, slot, permits): (i64, i64, i64) = db
+            .query_row("select token, slot, permits from leasehold_locks where holder = 'ab'", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .unwrap();
+        assert_eq!((token, slot, permits), (4711, 0, 1));
+        for (table, rows) in [("leasehold_locks", 2), ("leasehold_waiters", 1), ("leasehold_ticks", 0)] {
+            let found: i64 = db.query_row(&format!("select count(*) from {table}"), [], |row| row.get(0)).unwrap();
+            assert_eq!(found, rows, "{table}");
+        }
+    }
+
+    #[test]
     fn k04_a_newer_file_is_refused_and_left_alone() {
         let (_dir, mut db) = file();
         prepare(&mut db, "x.db").unwrap();

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::error::{Applied, ErrorKind};
 use crate::lease::{FencingToken, HolderId, Place};
+use crate::tick::{Due, NotDue, Tick, Verdict};
 
 const LONG: Duration = Duration::from_secs(60);
 const HOUR_MS: i64 = 3_600_000;
@@ -326,4 +327,148 @@ async fn a_keepers_store_opens_nothing_until_it_is_used() {
     assert_eq!(keeper.release(&key(&mine), Ended::default()).await.unwrap(), Release::NotHeld);
     keeper.leave(&key(&mine)).await.unwrap();
     assert!(!dir.path().join("locks.db").exists());
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn due(tick: Tick) -> Due {
+    Due { tick, retry_failed: false, keep: DAY }
+}
+
+/// A claim for the tick at this many milliseconds after what the machine's clock shows.
+fn ticking(name: &str, machine: &Fake, ms: i64) -> Claim {
+    let tick = Tick::from_unix_millis(machine.wall_ms() + ms).unwrap();
+    Claim { due: Some(due(tick)), ..claim(name) }
+}
+
+fn keyed(name: &str, keep: Duration) -> Claim {
+    Claim { due: Some(Due { keep, ..due(Tick::ONLY) }), ..claim(name) }
+}
+
+fn done(claim: &Claim) -> Ended {
+    Ended { verdict: claim.due.map(|due| Verdict::Done(due.tick)), ..Ended::default() }
+}
+
+async fn complete(store: &Sqlite, claim: &Claim) {
+    assert!(token(store, claim).await.is_some(), "{} is due", claim.name);
+    assert_eq!(store.release(&key(claim), done(claim)).await.unwrap(), Release::Released);
+}
+
+fn rows(store: &Sqlite, table: &str) -> i64 {
+    let db = rusqlite::Connection::open(store.path()).unwrap();
+    db.query_row(&format!("select count(*) from {table}"), [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_claim_with_a_tick_waits_for_the_disk_and_others_do_not() {
+    let dir = directory();
+    let store = open(&dir, &Fake::default());
+    let mut connection = connection::Connection::open(&store.database, false).unwrap();
+    let synchronous =
+        |db: &rusqlite::Connection| db.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+    let (normal, full) = (1, 2);
+    assert_eq!(connection.write_durably(|writing| Ok(synchronous(&writing.db)?)).unwrap(), full);
+    assert_eq!(connection.write(|writing| Ok(synchronous(&writing.db)?)).unwrap(), normal);
+    let failed = connection.write_durably(|_| Err::<(), _>(Fault::Moved));
+    assert!(failed.is_err());
+    assert_eq!(synchronous(&connection.db).unwrap(), normal);
+}
+
+#[tokio::test]
+async fn on_a_slow_disk_only_what_waits_for_it_goes_to_another_thread() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    store.database.committed_in(Duration::from_secs(1));
+    assert!(!store.database.commits_quickly(true) && store.database.commits_quickly(false));
+    let mine = ticking("slow", &machine, 0);
+    assert!(store.try_acquire(&mine).now_or_never().is_none(), "it waits elsewhere");
+    assert!(
+        store.try_acquire(&claim("plain")).now_or_never().is_some() || store.try_acquire(&claim("p")).await.is_ok()
+    );
+}
+
+#[tokio::test]
+async fn ticks_are_judged_by_the_wall_clock_and_leases_are_not() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let tomorrow = ticking("job", &machine, 24 * HOUR_MS);
+    assert!(matches!(
+        store.try_acquire(&tomorrow).await.unwrap(),
+        Attempt::NotDue(NotDue::InFuture { ahead }) if ahead == DAY
+    ));
+    let today = ticking("job", &machine, 0);
+    complete(&store, &today).await;
+    // Set back by a day: what would be due now is older than what was claimed.
+    machine.wall_ms.fetch_sub(24 * HOUR_MS, Ordering::Relaxed);
+    let again = ticking("job", &machine, 0);
+    assert!(matches!(store.try_acquire(&again).await.unwrap(), Attempt::NotDue(NotDue::Claimed { .. })));
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    assert!(matches!(store.try_acquire(&today).await.unwrap(), Attempt::NotDue(NotDue::TooOld { .. })));
+    complete(&store, &tomorrow).await;
+}
+
+#[tokio::test]
+async fn marks_survive_another_boot_and_leases_do_not() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let now = ticking("job", &machine, 0);
+    let retried = |claim: Claim| Claim { due: claim.due.map(|due| Due { retry_failed: true, ..due }), ..claim };
+    let again = retried(ticking("again", &machine, 0));
+    let pool = Claim { permits: std::num::NonZeroU32::new(3).unwrap(), ..claim("pool") };
+    for claim in [&now, &again, &pool] {
+        assert!(token(&store, claim).await.is_some());
+    }
+    let path = store.path().to_owned();
+    drop(store);
+    let started = Instant::now();
+    let later = Fake { clock_id: "boot-2 time:[1]", ..machine.clone() };
+    let store = loop {
+        match Sqlite::open_on(&url(&dir), Box::new(later.clone())) {
+            Ok(store) => break store,
+            Err(error) => assert!(started.elapsed() < LONG, "{error}"),
+        }
+    };
+    assert_eq!(store.path(), path);
+    let same = Claim { holder: HolderId::fresh(), ..now.clone() };
+    let told = store.try_acquire(&same).await.unwrap();
+    assert!(matches!(told, Attempt::NotDue(NotDue::Claimed { unfinished: true, .. })), "{told:?}");
+    let next = Claim { holder: HolderId::fresh(), ..again.clone() };
+    assert!(matches!(store.try_acquire(&next).await.unwrap(), Attempt::Granted(grant) if grant.attempt == 2));
+    assert!(token(&store, &claim("pool")).await.is_some(), "nobody of the old boot holds it");
+}
+
+#[tokio::test]
+async fn a_key_is_remembered_from_its_end_on_and_then_forgotten() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let first = keyed("invoice-1", DAY);
+    assert!(token(&store, &first).await.is_some());
+    machine.wall_ms.fetch_add(20 * HOUR_MS, Ordering::Relaxed);
+    assert_eq!(store.release(&key(&first), done(&first)).await.unwrap(), Release::Released);
+    machine.wall_ms.fetch_add(23 * HOUR_MS, Ordering::Relaxed);
+    complete(&store, &keyed("invoice-2", DAY)).await;
+    assert_eq!(token(&store, &keyed("invoice-1", DAY)).await, None, "43 h after its beginning, 23 h after its end");
+    machine.wall_ms.fetch_add(HOUR_MS, Ordering::Relaxed);
+    complete(&store, &keyed("invoice-3", DAY)).await;
+    complete(&store, &keyed("invoice-1", DAY)).await;
+    assert_eq!(token(&store, &keyed("invoice-2", DAY)).await, None);
+}
+
+#[tokio::test]
+async fn keys_do_not_pile_up_and_held_ones_are_not_forgotten() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    complete(&store, &ticking("job", &machine, 0)).await;
+    let held = keyed("held", Duration::from_secs(60));
+    assert!(token(&store, &held).await.is_some());
+    for n in 0..300 {
+        machine.wall_ms.fetch_add(60_000, Ordering::Relaxed);
+        complete(&store, &keyed(&format!("mail-{n}"), Duration::from_secs(600))).await;
+    }
+    assert!(rows(&store, "leasehold_locks") < 30, "{} rows", rows(&store, "leasehold_locks"));
+    assert_eq!(rows(&store, "leasehold_ticks"), 1, "the one that is not finished");
+    assert_eq!(token(&store, &keyed("held", LONG)).await, None);
+    assert!(matches!(store.renew(&[(key(&held), LONG)]).await[..], [Ok(Renewal::Renewed)]));
+    let again = ticking("job", &machine, -300 * 60_000);
+    assert!(matches!(store.try_acquire(&again).await.unwrap(), Attempt::NotDue(_)), "a job's mark stays");
 }

@@ -1,0 +1,307 @@
+//! Several nodes, each a process, some with clocks that are wrong: ticks, keys, permits and several locks at once in one
+//! SQLite file.
+#![cfg(feature = "sqlite")]
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use leasehold::blocking::{Guard, Lock, Locks, Outcome};
+use leasehold::{NotDue, Tick, Wait};
+use leasehold_testkit::process::{self, Worker, argument, say};
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(2);
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[test]
+fn worker() {
+    process::serve(&[
+        ("run_the_tick", run_the_tick),
+        ("begin_and_hang", begin_and_hang),
+        ("do_all_keys", do_all_keys),
+        ("use_the_pool", use_the_pool),
+        ("hold_a_permit", hold_a_permit),
+        ("take_both", take_both),
+    ]);
+}
+
+struct Fleet {
+    dir: TempDir,
+    locks: Locks,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = Locks::connect(&format!("sqlite:{}/locks.db", dir.path().display())).unwrap();
+        Self { dir, locks }
+    }
+
+    fn node(&self, function: &str, more: &[(&str, &str)]) -> Worker {
+        let dir = self.dir.path().display().to_string();
+        Worker::start("worker", function, &[&[("DIR", &*dir)], more].concat())
+    }
+
+    /// A tick that is due by now and will be for a while.
+    fn tick(&self) -> String {
+        let now = self.locks.time().unwrap().as_millis() as i64;
+        (now - now % 60_000).to_string()
+    }
+
+    fn log(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+fn locks() -> Locks {
+    Locks::connect(&format!("sqlite:{}/locks.db", argument("DIR"))).unwrap()
+}
+
+/// Whole lines, also if several processes write at once.
+fn log(line: &str) {
+    let path = std::path::Path::new(&argument("DIR")).join("log");
+    let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+/// The lock for the tick that the node takes for the present one, by a clock that is wrong.
+fn tick_lock(locks: &Locks) -> Lock {
+    let (tick, off): (i64, i64) = (argument("TICK").parse().unwrap(), argument("OFF").parse().unwrap());
+    // Every 15 minutes, by its own clock.
+    let tick = Tick::from_unix_millis(tick + off - (off % 900_000)).unwrap();
+    let retry = argument("RETRY") == "yes";
+    locks.lock("nightly").ttl(TTL).terms(|lock| lock.tick(tick).retry_failed(retry))
+}
+
+fn run_the_tick() {
+    let locks = locks();
+    match tick_lock(&locks).try_acquire().unwrap() {
+        Outcome::Acquired(guard) => {
+            log(&format!("ran {} {}", guard.token(), guard.attempt()));
+            guard.complete().unwrap();
+            say("ran");
+        }
+        Outcome::Contended(_) => say("held"),
+        Outcome::NotDue(NotDue::Claimed { unfinished: true, .. }) => say("unfinished"),
+        Outcome::NotDue(NotDue::Claimed { .. }) => say("done"),
+        Outcome::NotDue(NotDue::InFuture { .. }) => say("future"),
+        Outcome::NotDue(NotDue::TooOld { .. }) => say("old"),
+    }
+}
+
+fn begin_and_hang() {
+    let locks = locks();
+    let guard = tick_lock(&locks).try_acquire().unwrap().guard().expect("it is due");
+    log("began");
+    say("began");
+    let _ = guard.lost();
+    std::thread::sleep(SOON);
+}
+
+/// What a node says that comes for the tick.
+fn comes(fleet: &Fleet, tick: &str, off: i64, retry: &str) -> String {
+    let off = (off * 1000).to_string();
+    let mut node = fleet.node("run_the_tick", &[("TICK", tick), ("OFF", &off), ("RETRY", retry)]);
+    let said = node.hear("", SOON);
+    node.succeeds(SOON);
+    said
+}
+
+#[test]
+fn q01_q02_one_node_runs_the_tick_and_the_others_skip_it_whatever_their_clocks_show() {
+    let fleet = Fleet::new();
+    let tick = fleet.tick();
+    let day = 86_400;
+    assert_eq!(comes(&fleet, &tick, day, "no"), "future", "a day fast: refused, and stops nobody");
+    assert_eq!(comes(&fleet, &tick, 0, "no"), "ran");
+    for off in [0, 90, -90, 0] {
+        assert_eq!(comes(&fleet, &tick, off, "no"), "done", "{off} s");
+    }
+    assert_eq!(comes(&fleet, &tick, -3 * day, "no"), "old");
+    assert_eq!(comes(&fleet, &tick, day, "yes"), "future");
+    assert_eq!(fleet.log().len(), 1, "{:?}", fleet.log());
+}
+
+#[test]
+fn q15_a_node_that_is_killed_in_the_middle_is_replaced_only_if_asked() {
+    for (retry, then) in [("no", "unfinished"), ("yes", "ran")] {
+        let fleet = Fleet::new();
+        let tick = fleet.tick();
+        let mut dies = fleet.node("begin_and_hang", &[("TICK", &tick), ("OFF", "0"), ("RETRY", retry)]);
+        dies.hear("began", SOON);
+        assert_eq!(comes(&fleet, &tick, 0, retry), "held", "it runs elsewhere");
+        dies.kill();
+        let started = Instant::now();
+        let said = loop {
+            match comes(&fleet, &tick, 0, retry) {
+                held if held == "held" => assert!(started.elapsed() < SOON),
+                said => break said,
+            }
+        };
+        assert_eq!(said, then);
+        let attempts: Vec<_> = fleet.log().iter().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(attempts, if retry == "yes" { vec!["began", "2"] } else { vec!["began"] });
+        assert_eq!(comes(&fleet, &tick, 0, "yes"), if retry == "yes" { "done" } else { "unfinished" });
+    }
+}
+
+#[test]
+fn twenty_nodes_that_come_at_once_run_it_once() {
+    let fleet = Fleet::new();
+    let tick = fleet.tick();
+    let start = |_| fleet.node("run_the_tick", &[("TICK", &tick), ("OFF", "0"), ("RETRY", "yes")]);
+    let mut nodes: Vec<_> = (0..20).map(start).collect();
+    for node in &mut nodes {
+        node.succeeds(SOON);
+    }
+    assert_eq!(fleet.log().len(), 1, "{:?}", fleet.log());
+}
+
+const KEYS: usize = 60;
+
+fn do_all_keys() {
+    let locks = locks();
+    let (mut ran, mut elsewhere, mut before) = (0, 0, 0);
+    for key in 0..KEYS {
+        match locks.once(&format!("invoice-{key}"), DAY).ttl(TTL).try_acquire().unwrap() {
+            Outcome::Acquired(guard) => {
+                log(&format!("sent {key}"));
+                guard.complete().unwrap();
+                ran += 1;
+            }
+            Outcome::Contended(_) => elsewhere += 1,
+            Outcome::NotDue(NotDue::Claimed { unfinished: false, .. }) => before += 1,
+            Outcome::NotDue(why) => panic!("{why}"),
+        }
+    }
+    say(&format!("ran {ran}, elsewhere {elsewhere}, before {before}"));
+}
+
+#[test]
+fn a_key_is_done_once_however_many_come_for_it() {
+    let fleet = Fleet::new();
+    let mut nodes: Vec<_> = (0..6).map(|_| fleet.node("do_all_keys", &[])).collect();
+    for node in &mut nodes {
+        node.succeeds(SOON);
+    }
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for line in fleet.log() {
+        *times.entry(line).or_default() += 1;
+    }
+    assert_eq!(times.len(), KEYS, "none was left out");
+    assert!(times.values().all(|times| *times == 1), "{times:?}");
+}
+
+fn pool(locks: &Locks) -> Lock {
+    locks.lock("pool").ttl(TTL).wait(Wait::For(SOON)).terms(|lock| lock.permits(3))
+}
+
+fn granted(lock: &Lock) -> Guard {
+    match lock.acquire().unwrap() {
+        Outcome::Acquired(guard) => guard,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What `CLOCK_BOOTTIME` shows: all processes of a machine read the same.
+fn now() -> u128 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
+    Duration::from(now).as_nanos()
+}
+
+fn use_the_pool() {
+    let locks = locks();
+    for _ in 0..15 {
+        let guard = granted(&pool(&locks));
+        let from = now();
+        std::thread::sleep(Duration::from_millis(5));
+        let until = now();
+        assert!(guard.is_valid());
+        log(&format!("{from} {until} {}", guard.token()));
+        guard.release().unwrap();
+    }
+}
+
+#[test]
+fn at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits() {
+    let fleet = Fleet::new();
+    let mut nodes: Vec<_> = (0..6).map(|_| fleet.node("use_the_pool", &[])).collect();
+    for node in &mut nodes {
+        node.succeeds(SOON);
+    }
+    let read = |line: &String| line.split(' ').map(|n| n.parse().unwrap()).collect::<Vec<u128>>();
+    let mut holds: Vec<_> = fleet.log().iter().map(read).collect();
+    assert_eq!(holds.len(), 6 * 15);
+    let inside_at = |at: u128| holds.iter().filter(|hold| hold[0] <= at && at < hold[1]).count();
+    let most = holds.iter().map(|hold| inside_at(hold[0])).max().unwrap();
+    assert!((2..=3).contains(&most), "{most} at once");
+    holds.sort_by_key(|hold| hold[2]);
+    assert!(holds.windows(2).all(|pair| pair[0][2] < pair[1][2]), "no token twice");
+    // Who was inside after another had left had the larger token.
+    let overtaken = holds.windows(2).any(|pair| pair[1][1] <= pair[0][0]);
+    assert!(!overtaken);
+}
+
+fn hold_a_permit() {
+    let locks = locks();
+    let guard = granted(&pool(&locks));
+    say("has one");
+    let _ = guard.lost();
+    say("lost it");
+}
+
+#[test]
+fn a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs() {
+    let fleet = Fleet::new();
+    let mut nodes: Vec<_> = (0..3).map(|_| fleet.node("hold_a_permit", &[])).collect();
+    for node in &mut nodes {
+        node.hear("has one", SOON);
+    }
+    let lock = pool(&fleet.locks).wait(Wait::For(Duration::ZERO));
+    assert!(matches!(lock.acquire().unwrap(), Outcome::Contended(holding) if holding.others.len() == 2));
+    nodes.pop().unwrap().kill();
+    let guard = granted(&pool(&fleet.locks));
+    let holding = fleet.locks.inspect("pool").unwrap().unwrap();
+    assert_eq!((holding.permits.get(), holding.others.len()), (3, 2), "{holding:?}");
+    assert!(guard.is_valid());
+}
+
+fn take_both() {
+    let locks = leasehold_async();
+    let names = argument("NAMES");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let named = names.split(' ').map(|name| locks.lock(name).ttl(TTL));
+        let both = leasehold::MultiLock::of(named).unwrap();
+        for _ in 0..25 {
+            let guard = both.acquire().await.unwrap().guard().expect("it waits for ever");
+            let from = now();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            log(&format!("{from} {}", now()));
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+fn leasehold_async() -> leasehold::Locks {
+    leasehold::Locks::builder().connect(&format!("sqlite:{}/locks.db", argument("DIR"))).unwrap()
+}
+
+#[test]
+fn i15_processes_that_want_the_same_two_in_another_order_take_turns() {
+    let fleet = Fleet::new();
+    let orders = ["a b", "b a", "b a", "a b"];
+    let mut nodes: Vec<_> = orders.iter().map(|names| fleet.node("take_both", &[("NAMES", names)])).collect();
+    for node in &mut nodes {
+        node.succeeds(SOON);
+    }
+    let read = |line: &String| line.split_once(' ').map(|(f, u)| (f.parse().unwrap(), u.parse().unwrap())).unwrap();
+    let mut holds: Vec<(u128, u128)> = fleet.log().iter().map(read).collect();
+    holds.sort_unstable();
+    assert_eq!(holds.len(), 100);
+    assert!(holds.windows(2).all(|pair| pair[0].1 <= pair[1].0), "never two at once");
+}
