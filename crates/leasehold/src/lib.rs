@@ -34,6 +34,7 @@
 //! |---|---|
 //! | acquiring, waiting, running a job | [`Lock`] |
 //! | what you hold, and losing it | [`Guard`], [`LossReason`] |
+//! | seeing what others do with a lock | [`Watching`] |
 //! | code without async | [`blocking`] |
 //! | what happens, as it happens | [`Observer`], [`Event`] |
 //! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
@@ -68,6 +69,7 @@ pub mod store;
 pub mod stores;
 pub mod validity;
 mod wait;
+mod watching;
 
 pub use error::{Applied, Error, ErrorKind, Result};
 pub use event::{Event, Observer};
@@ -80,3 +82,4 @@ pub use lock::{Lock, Outcome, Ran, Wait};
 pub use locks::{Locks, LocksBuilder};
 pub use name::{LockName, Namespace};
 pub use store::Store;
+pub use watching::Watching;
