@@ -21,8 +21,9 @@ const GAP: Duration = Duration::from_millis(50);
 /// Looks at a lock, whoever holds it, and tells each change. Made by [`Locks::watch`](crate::Locks::watch).
 ///
 /// It neither queues nor holds anything, so it delays nobody. It looks two to four times a second and where the store
-/// hints at something: a change is told half a second late at the most, and what began and ended between two looks is
-/// told by the [token](Holding::token), which has grown by then.
+/// hints at something, so a change is told half a second late at the most. What began and ended between two looks is not
+/// seen; it shows only where nobody holds the lock and the [token](Holding::token) has grown all the same. That a token
+/// has grown by more than one shows nothing: stores count with gaps.
 ///
 /// ```no_run
 /// # async fn demo(locks: leasehold::Locks) -> leasehold::Result<()> {
