@@ -1,104 +1,185 @@
 //! `leasehold run NAME -- CMD…`: the main job.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leasehold::validity::Moment;
-use leasehold::{Event, Guard, Holding, Locks, LossReason, Outcome, Released, Wait};
+use leasehold::validity::{BootClock, Clock};
+use leasehold::{Event, Guard, Locks, LocksBuilder, LossReason, Outcome, Released, Wait};
 
+use nix::unistd::Pid;
+
+use self::backoff::Backoff;
+use self::ending::Ending;
+use self::report::Report;
+use self::teller::Teller;
 use crate::args::RunArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output::{duration as span, plain, tell};
-use crate::warden::{Cut, Deadlines, End, Found, Options, Warden};
+use crate::output::{duration as span, tell};
+use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
-/// Runs the command under the lock, and answers with the exit code.
+mod backoff;
+mod ending;
+mod report;
+mod report_file;
+mod teller;
+
+/// Runs the command under the lock, and answers with the exit code. A signal that is to end us ends the process here.
 ///
 /// # Errors
 /// The store could not say, or the process could not be set up; the command did not run.
-pub fn run(args: &RunArgs, config: &Config) -> Result<i32, Failure> {
+pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failure> {
     let found = Found::read().map_err(|error| fault("block signals", &error))?;
+    // Before all that can fail: yesterday's success must not stand in the file when it does.
+    let mut report = Report::begin(args)?;
+    let ending = config.and_then(|config| under_lock(args, &config, found, &mut report));
+    let ending = ending.unwrap_or_else(Ending::failed);
+    report.end(&ending);
+    ending.exit()
+}
+
+fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report) -> Result<Ending, Failure> {
     // The warden is forked before any thread exists, and starts while we open the store.
-    let options = Options { kill_after: args.kill_after(), wait_group: args.wait_group, again: false };
+    let options = Options { kill_after: args.kill_after(), wait_group: args.wait_group, again: args.forever };
     let warden = Warden::fork(found, args.command.clone(), options).map_err(|error| fault("fork", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    runtime.block_on(Run::new(args, config, warden)?.run())
+    let ending = runtime.block_on(Run::new(args, config, warden, report).run());
+    runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    ending
 }
 
 fn fault(doing: &str, error: &std::io::Error) -> Failure {
     Failure::new(exit::FAULT, format!("the operating system does not let us {doing}: {error}"))
 }
 
-/// One run: the lock, the warden and what to tell about them.
+/// One invocation: the warden, what to tell, and one hold of the lock or (`--forever`) one after another.
 struct Run<'a> {
     args: &'a RunArgs,
     config: &'a Config,
     warden: Warden,
-    locks: Locks,
     teller: Arc<Teller>,
+    report: &'a mut Report,
+}
+
+/// How asking for the lock ended.
+enum Asked {
+    Granted(Guard),
+    Refused(Ending),
+}
+
+/// How a hold ended.
+enum Held {
+    /// That was it.
+    Over(Ending),
+    /// The lock was lost and the job is dead: the end, except of a daemon that runs for ever.
+    Lost(Ending),
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a RunArgs, config: &'a Config, warden: Warden) -> Result<Self, Failure> {
+    fn new(args: &'a RunArgs, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
         let teller = Arc::new(Teller::new(args, warden.deadlines()));
-        let observer = Arc::clone(&teller);
-        let locks = Locks::builder()
-            .job(&job_name(&args.command))
-            .observer(move |event: &Event<'_>| observer.tell(event))
-            .connect(config.url())
-            .map_err(|error| config.blame(error))?;
-        Ok(Self { args, config, warden, locks, teller })
+        Self { args, config, warden, teller, report }
     }
 
-    async fn run(mut self) -> Result<i32, Failure> {
-        if self.args.verbose {
-            tell(&format!("locks are in {}", self.config.shown()));
-        }
-        let guard = match self.acquire().await? {
-            Outcome::Acquired(guard) => guard,
-            Outcome::Contended(holding) => {
-                self.teller.refused(&holding, self.args.wait.is_some());
-                return Ok(self.args.held_exit_code.into());
-            }
+    async fn run(mut self) -> Result<Ending, Failure> {
+        self.teller.say(format_args!("locks are in {}", self.config.shown()));
+        self.report.waits();
+        let locks = match self.open().await? {
+            Ok(locks) => locks,
+            Err(fatal) => return Ok(Ending::interrupted(fatal)),
         };
-        let end = self.job(&guard).await;
-        self.finish(guard, end).await
+        let mut backoff = Backoff::default();
+        loop {
+            let guard = match self.acquire(&locks).await? {
+                Asked::Granted(guard) => guard,
+                Asked::Refused(ending) => return Ok(ending),
+            };
+            let since = BootClock.now();
+            self.report.got(&guard, locks.label());
+            let end = self.job(&guard).await;
+            let lost = match self.finish(guard, end).await {
+                Held::Lost(ending) if self.goes_on() => ending,
+                Held::Lost(ending) | Held::Over(ending) => return Ok(ending),
+            };
+            tell(&format!("{}; queuing for it again", lost.message().unwrap_or_default()));
+            self.report.waits();
+            if let Err(fatal) = self.pause(&mut backoff, BootClock.now().since(since)).await {
+                return Ok(Ending::interrupted(fatal));
+            }
+        }
+    }
+
+    /// Whether a loss is followed by another run. A warden that had to be killed can't start one.
+    fn goes_on(&self) -> bool {
+        self.args.forever && self.warden.asked_to_stop().is_none() && self.warden.is_alive()
+    }
+
+    /// A lock that is lost as soon as it is got must not make us spin.
+    async fn pause(&mut self, backoff: &mut Backoff, held: Duration) -> Result<(), Fatal> {
+        if held >= STEADY {
+            *backoff = Backoff::default();
+            return Ok(());
+        }
+        unless_stopped(&mut self.warden, tokio::time::sleep(backoff.pause())).await
+    }
+
+    /// Opens the store. With `--forever` it may be away at first.
+    async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
+        let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
+        let opened = if args.forever {
+            let open = async || {
+                let (settings, url) = (settings(args, &teller), config.url().to_owned());
+                // A file that others have locked is waited for, and signals are to be heard meanwhile.
+                let opened = tokio::task::spawn_blocking(move || settings.connect(&url)).await;
+                opened.expect("a panic ends the process")
+            };
+            unless_stopped(&mut self.warden, patiently(&teller, open)).await
+        } else {
+            Ok(settings(args, &teller).connect(config.url()))
+        };
+        match opened {
+            Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
+            Err(fatal) => Ok(Err(fatal)),
+        }
     }
 
     /// Acquires the lock, unless a signal asks us to give up first.
-    async fn acquire(&mut self) -> Result<Outcome, Failure> {
-        let lock = self.lock()?;
-        let acquired = async {
+    async fn acquire(&mut self, locks: &Locks) -> Result<Asked, Failure> {
+        let lock = self.lock(locks)?;
+        self.teller.begin_waiting();
+        let waiting = async {
             match self.args.wait {
+                _ if self.args.forever => patiently(&self.teller, async || lock.acquire().await).await,
                 None => lock.try_acquire().await,
                 Some(_) => lock.acquire().await,
             }
         };
-        let fatal = tokio::select! {
-            biased;
-            fatal = self.warden.stop_requested() => fatal,
-            outcome = acquired => {
-                self.teller.stop_waiting();
-                return Ok(outcome?);
-            }
-        };
+        let acquired = unless_stopped(&mut self.warden, waiting).await;
         self.teller.stop_waiting();
-        // What the cancelled acquire may have left is taken out of the store before we are gone; a store that doesn't
-        // answer forgets it after the TTL.
-        let _ = tokio::time::timeout(LAST_WORDS, self.locks.shutdown()).await;
-        fatal.exit()
+        match acquired {
+            Ok(Ok(Outcome::Acquired(guard))) => Ok(Asked::Granted(guard)),
+            Ok(Ok(Outcome::Contended(holding))) => {
+                self.teller.refused(&holding, self.args.waits());
+                self.report.held_by(&holding);
+                Ok(Asked::Refused(Ending::held(&holding, self.args.held_exit_code.into())))
+            }
+            Ok(Err(error)) => Err(error.into()),
+            Err(fatal) => {
+                // What the cancelled acquire may have left is taken out of the store before we are gone; a store that
+                // doesn't answer forgets it after the TTL.
+                let _ = tokio::time::timeout(LAST_WORDS, locks.shutdown()).await;
+                Ok(Asked::Refused(Ending::interrupted(fatal)))
+            }
+        }
     }
 
-    fn lock(&self) -> Result<leasehold::Lock, Failure> {
-        let mut lock = self.locks.lock(self.args.name.as_str()).ttl(self.args.ttl).stop_grace(self.args.kill_after());
+    fn lock(&self, locks: &Locks) -> Result<leasehold::Lock, Failure> {
+        let mut lock = locks.lock(self.args.name.as_str()).ttl(self.args.ttl).stop_grace(self.args.kill_after());
         if let Some(least) = self.args.at_least_for {
             lock = lock.at_least_for(least);
         }
@@ -131,36 +212,54 @@ impl<'a> Run<'a> {
         job.await
     }
 
-    /// Gives the lock back and says with which code to exit.
-    async fn finish(&self, guard: Guard, end: End) -> Result<i32, Failure> {
+    /// Gives the lock back and says how that hold ended.
+    async fn finish(&mut self, guard: Guard, end: End) -> Held {
+        if !end.was_started() {
+            self.report.was_not_started();
+        }
         if let End::Unkillable(pids) = &end {
-            let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
-            tell(&format!(
-                "can't kill process {}: it belongs to another user or hangs in the kernel; the lock {} is left to end by itself",
-                pids.join(", "),
-                guard.name()
-            ));
+            self.report.gave_back();
             std::mem::forget(guard); // Not to be released: the job may still be at work.
-            return Ok(exit::LOST);
+            return Held::Over(self.unkillable(pids));
         }
         let loss = guard.loss();
         self.release(guard, loss.is_some()).await;
-        match end {
-            End::Exited(code) => Ok(code),
-            End::Signaled(fatal) | End::NeverStarted(fatal) => fatal.exit(),
+        self.report.gave_back();
+        let job = end.job();
+        let ending = match end {
+            End::Exited(code) => Ending::done(code),
+            End::Signaled(fatal) => Ending::signaled(fatal),
+            End::NeverStarted(fatal) => Ending::interrupted(fatal),
             End::NotStarted(errno) => {
                 let program = self.args.command[0].to_string_lossy();
-                Err(Failure::new(End::not_started_code(errno), format!("{program}: {}", errno.desc())))
+                Ending::not_started(End::not_started_code(errno), format!("{program}: {}", errno.desc()))
             }
-            End::Cut { why, job } => {
-                let started = if job.is_some() { "the job was stopped" } else { "the job was not started" };
+            End::Cut { why, .. } => {
                 let reason = loss.map_or_else(|| reason_of(why).to_owned(), |loss| loss.to_string());
-                Err(Failure::new(exit::LOST, format!("the lock {} was lost: {reason}; {started}", self.args.name)))
+                return Held::Lost(self.lost(reason, job));
             }
-            End::WardenLost | End::Unkillable(_) => {
-                Err(Failure::new(exit::FAULT, "our process that watches over the job was killed; the job was stopped"))
-            }
-        }
+            End::WardenLost | End::Unkillable(_) => Ending::failed(Failure::new(
+                exit::FAULT,
+                "our process that watches over the job was killed; the job was stopped",
+            )),
+        };
+        Held::Over(ending.after(self.warden.asked_to_stop()))
+    }
+
+    fn lost(&self, reason: String, job: Option<Status>) -> Ending {
+        let started = if job.is_some() { "the job was stopped" } else { "the job was not started" };
+        let message = format!("the lock {} was lost: {reason}; {started}", self.args.name);
+        Ending::lost(reason, message, job)
+    }
+
+    fn unkillable(&self, pids: &[Pid]) -> Ending {
+        let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+        let reason = format!(
+            "can't kill process {}: it belongs to another user or hangs in the kernel; the lock {} is left to end by itself",
+            pids.join(", "),
+            self.args.name
+        );
+        Ending::lost(reason.clone(), reason, None)
     }
 
     /// A release that fails doesn't change the job's result; the lock ends with its TTL.
@@ -181,8 +280,17 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Held for so long, a lock is not being lost all the time.
+const STEADY: Duration = Duration::from_secs(1);
+
 /// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The client's settings.
+fn settings(args: &RunArgs, teller: &Arc<Teller>) -> LocksBuilder {
+    let observer = Arc::clone(teller);
+    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| observer.tell(event))
+}
 
 /// What the job is called, for people.
 fn job_name(command: &[OsString]) -> String {
@@ -205,120 +313,28 @@ fn reason_of(why: Cut) -> &'static str {
     }
 }
 
-/// Tells people what happens, and the warden until when the lease is good.
-///
-/// Its events come from the keeper's thread as well.
-struct Teller {
-    deadlines: Deadlines,
-    kill_after: Duration,
-    margin: Duration,
-    verbose: bool,
-    quiet: bool,
-    waiting: ProgressBar,
-    told_waiting: AtomicU32,
-    failures: AtomicU32,
-}
-
-impl Teller {
-    fn new(args: &RunArgs, deadlines: Deadlines) -> Self {
-        let waiting = if std::io::stderr().is_terminal() && !args.quiet && args.wait.is_some() {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-                .unwrap_or_else(|_| ProgressStyle::default_spinner());
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
-        } else {
-            ProgressBar::hidden()
-        };
-        Self {
-            deadlines,
-            kill_after: args.kill_after(),
-            margin: killing_takes(args.ttl),
-            verbose: args.verbose,
-            quiet: args.quiet,
-            waiting,
-            told_waiting: AtomicU32::new(0),
-            failures: AtomicU32::new(0),
-        }
-    }
-
-    fn tell(&self, event: &Event<'_>) {
-        match event {
-            Event::Waiting { name, holding, waited } => self.waits(name.as_str(), holding, *waited),
-            Event::Acquired { name, token, waited, valid_until, .. } => {
-                self.good_until(*valid_until);
-                self.say(format_args!("got {name} with token {token} after {}", span(*waited)));
-            }
-            Event::Renewed { name, valid_until, margin, .. } => {
-                self.good_until(*valid_until);
-                self.failures.store(0, Ordering::Relaxed);
-                self.say(format_args!("renewed {name}; {} were left", span(*margin)));
-            }
-            // One failure is a hiccup; it is tried again well before it matters.
-            Event::RenewalFailed { name, error, remaining, .. }
-                if self.failures.fetch_add(1, Ordering::Relaxed) > 0 || self.verbose =>
-            {
-                tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
-            }
-            Event::Lost { name, reason, .. } => self.say(format_args!("{name} is lost: {reason}")),
-            Event::Released { name, held, .. } => self.say(format_args!("released {name} after {}", span(*held))),
-            _ => {}
-        }
-    }
-
-    /// The job is killed before the lease ends by the time that killing takes, and told to end `kill_after` before.
-    fn good_until(&self, valid_until: Moment) {
-        let kill_at = valid_until - self.margin;
-        self.deadlines.set((kill_at - self.kill_after).as_nanos(), kill_at.as_nanos());
-    }
-
-    fn say(&self, what: std::fmt::Arguments<'_>) {
-        if self.verbose {
-            tell(&what.to_string());
-        }
-    }
-
-    /// On a terminal a line that changes; elsewhere one line, once.
-    fn waits(&self, name: &str, holding: &Holding, waited: Duration) {
-        let ahead = match holding.waiting {
-            0 => String::new(),
-            1 => ", 1 ahead of us".into(),
-            more => format!(", {more} ahead of us"),
-        };
-        if !self.waiting.is_hidden() {
-            self.waiting.set_message(format!(
-                "waiting for {name}, {} so far: {}{ahead}",
-                span(waited),
-                who_has(holding)
-            ));
-            self.waiting.tick();
-        } else if !self.quiet && self.told_waiting.fetch_add(1, Ordering::Relaxed) == 0 {
-            tell(&format!("waiting for {name}: {}{ahead}", who_has(holding)));
-        }
-    }
-
-    fn stop_waiting(&self) {
-        self.waiting.finish_and_clear();
-    }
-
-    fn refused(&self, holding: &Holding, waited: bool) {
-        if !self.quiet {
-            let given_up = if waited { "gave up waiting" } else { "not run" };
-            tell(&format!("{}: {}; {given_up}", holding.name, who_has(holding)));
-        }
+/// What `waiting` comes to, unless a signal asks us to give up first.
+async fn unless_stopped<T>(warden: &mut Warden, waiting: impl Future<Output = T>) -> Result<T, Fatal> {
+    tokio::select! {
+        biased;
+        fatal = warden.stop_requested() => Err(fatal),
+        done = waiting => Ok(done),
     }
 }
 
-/// Between the KILL and the end of the validity: killing takes time. 50 ms are enough for some hundred
-/// processes, 250 ms for two thousand.
-fn killing_takes(ttl: Duration) -> Duration {
-    (ttl / 20).clamp(Duration::from_millis(50), Duration::from_millis(250))
-}
-
-fn who_has(holding: &Holding) -> String {
-    match holding.holder {
-        Some(_) => format!("held by {} for {}", plain(&holding.label), span(holding.held_for)),
-        None if holding.remaining.is_zero() => "free, and somebody before us is about to get it".into(),
-        None => {
-            format!("held back for {} more after its last run by {}", span(holding.remaining), plain(&holding.label))
+/// Asks until the store answers, however long it is away. What can't pass is an answer.
+async fn patiently<T>(teller: &Teller, ask: impl AsyncFn() -> leasehold::Result<T>) -> leasehold::Result<T> {
+    let mut backoff = Backoff::default();
+    loop {
+        match ask().await {
+            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE => teller.outage(&error),
+            answer => {
+                if answer.is_ok() {
+                    teller.answered();
+                }
+                return answer;
+            }
         }
+        tokio::time::sleep(backoff.pause()).await;
     }
 }
