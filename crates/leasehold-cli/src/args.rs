@@ -48,6 +48,7 @@ Examples:
   leasehold run report --wait=10m -- make report   wait up to 10 minutes for it
   leasehold status backup                          who holds it, and since when?
   leasehold ls                                     all locks
+  leasehold watch backup                           what happens to it, as it happens
   leasehold doctor                                 is the store fit for its work?
 
 Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
@@ -85,6 +86,9 @@ pub enum Verb {
     /// List the locks that are held or waited for
     #[command(after_long_help = LS_FOOTER)]
     Ls(LsArgs),
+    /// Tell what happens to a lock, as it happens
+    #[command(long_about = WATCH, after_long_help = WATCH_FOOTER)]
+    Watch(WatchArgs),
     /// End somebody else's hold of a lock
     #[command(long_about = RELEASE, after_long_help = RELEASE_FOOTER)]
     Release(ReleaseArgs),
@@ -134,13 +138,43 @@ Examples:
   So short that another, started a moment later, would run it once more
     leasehold run hourly-mail --at-least-for 1m -- send-mails
 
+  A daemon of which there must be one; started on every machine, by a supervisor
+    leasehold run mailer --forever -- ./mailer
+
   A script that wants to know
     leasehold run import -- ./import
-    case $? in 75) echo 'it runs elsewhere';; 76) echo 'it was stopped';; esac";
+    case $? in 75) echo 'it runs elsewhere';; 76) echo 'it was stopped';; esac
+
+  A program that wants to know more
+    leasehold run import --report import.json -- ./import
+    jq '.outcome, .child, .held_ms' import.json";
+
+const RUN_REPORT: &str = "\
+Report:
+  An object; what is not known, or not yet, is null. Fields and outcomes may be added.
+  lock          the lock's name
+  outcome       running      it has not ended; or was killed before it could say how
+                done         the job ended by itself (child says how)
+                held         another holds the lock (held_by); the job was not run
+                lost         the lock was lost, or --max-hold was over; the job was stopped
+                interrupted  a signal asked us to stop, or was handed on to the job
+                not_started  the job's program could not be started
+                unavailable  the store could not be reached or refused to write
+                failed       anything else: access denied, a wrong set-up, a fault of ours
+  reason        why, for people; null after done
+  exit_code     of leasehold itself; 128+n also where signal n ends it
+  child         {\"exit_code\": n}, or {\"signal\": n, \"name\": \"SIGKILL\"}; null if no job ran
+  runs          how often the job was started (--forever: the fields around are of the last hold)
+  holder token label          our hold of the lock; the token is text, as in status --json
+  waited_ms held_ms           how long the lock was waited for, and held
+  held_by       {\"holder\", \"token\", \"label\"} of whoever holds it instead
+  started_at ended_at         times of day in UTC";
 
 fn run_footer() -> String {
-    format!("{RUN_EXAMPLES}\n\n{}", exit::table())
+    format!("{RUN_EXAMPLES}\n\n{}\n\n{RUN_REPORT}", exit::table())
 }
+
+const ONCE: &str = "How many, how often";
 
 /// What `run` is given.
 #[derive(Debug, Args)]
@@ -159,6 +193,52 @@ pub struct RunArgs {
     /// Who waits stands in a queue, first come, first served. Without this, a lock that is held is not waited for.
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = duration)]
     pub wait: Option<Option<Duration>>,
+    /// Run CMD for ever, in one place: after a loss of the lock queue for it again, and start CMD anew
+    ///
+    /// For a daemon of which there must be one. It queues as with --wait; a store that is away is waited for, from the
+    /// start. If the lock is lost, or --max-hold is over, CMD is stopped and started again once the lock is got again.
+    /// It ends when CMD ends by itself, with CMD's exit code (a supervisor starts both anew), or by TERM, INT or QUIT.
+    #[arg(long)]
+    pub forever: bool,
+    /// Let up to N hold the lock at a time, instead of one [at most 1000]
+    ///
+    /// All who use NAME must give the same number; another one is an error (78) while somebody holds it. Each has a hold
+    /// of its own, which is free again when its machine dies.
+    #[arg(long, value_name = "N", value_parser = permits, help_heading = ONCE)]
+    pub permits: Option<u32>,
+    /// Hold this lock, too: all of them or none (may be given several times)
+    ///
+    /// They are taken in order of their names, so that two that want the same can't wait for each other. --permits,
+    /// --once-per and the like are about NAME alone.
+    #[arg(long, value_name = "NAME", value_parser = LockName::new, help_heading = ONCE)]
+    pub also: Vec<LockName>,
+    /// Run once in each SLOT of time, however many try, and however late: cron fields, or a duration
+    ///
+    /// "0 2 * * *" (at two o'clock, by --tz), 15m (each quarter of an hour). The store's clock decides which slot it is,
+    /// so this machine's may be wrong. Whoever comes up to a minute early comes for the slot that begins then. If the
+    /// slot has had its run, CMD is not run, which is told on stderr, and the exit code is 0; while it runs elsewhere,
+    /// the exit code is 75. At most once: a run that failed, or whose machine died, is not repeated without
+    /// --retry-failed. A command that could not be started has not run.
+    #[arg(long, value_name = "SLOT", conflicts_with_all = ["once_key", "forever"], help_heading = ONCE)]
+    pub once_per: Option<String>,
+    /// Time zone of --once-per [default: UTC]
+    #[arg(long, value_name = "ZONE", requires = "once_per", help_heading = ONCE)]
+    pub tz: Option<String>,
+    /// Run once for this KEY, ever: an idempotency key for a piece of work, such as an invoice's number
+    ///
+    /// Each key is a lock of its own, called NAME/KEY: other keys of NAME run beside it. Done before: exit code 0 and a
+    /// line on stderr; running elsewhere: 75. What counts as run is the same as for --once-per.
+    #[arg(long, value_name = "KEY", conflicts_with = "forever", help_heading = ONCE)]
+    pub once_key: Option<String>,
+    /// How long a KEY is remembered after its last run [at least 10m]
+    #[arg(long, value_name = "DUR", default_value = "30d", value_parser = memory, requires = "once_key", help_heading = ONCE)]
+    pub remember: Duration,
+    /// Run a slot or key again whose run has failed (exit code not 0) or died, until one has succeeded
+    ///
+    /// At least once, instead of at most once. Only of slots and keys that were begun with this option as well: what was
+    /// promised to run once at most stays so.
+    #[arg(long, help_heading = ONCE)]
+    pub retry_failed: bool,
     /// Keep the lock for this long at least, even if the job is done sooner [at most 1d]
     ///
     /// Counted from when the lock was got. The command itself does not wait for it. For short jobs on several machines,
@@ -185,6 +265,12 @@ pub struct RunArgs {
     /// Exit code for "another holds the lock"; 0 to make a skip a success
     #[arg(long, value_name = "N", default_value = "75", value_parser = exit_code)]
     pub held_exit_code: u8,
+    /// Write in JSON how it went into this file: our outcome, and the job's apart
+    ///
+    /// Replaced as a whole at the start, where it says that we run, and at the end; a file that can't be written is an
+    /// error before anything runs (78). A pipe or device, as /dev/stdout or /dev/fd/3, gets one object at the end.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
     /// Tell on stderr what happens, and where the locks are
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
@@ -202,9 +288,20 @@ impl RunArgs {
         self.kill_after.unwrap_or((self.ttl / 3).min(10 * SECOND))
     }
 
+    /// Whether a lock that is held is waited for.
+    pub fn waits(&self) -> bool {
+        self.forever || self.wait.is_some()
+    }
+
     /// The rules that concern more than one option.
     fn check(&self) -> Result<(), Failure> {
-        let broken = self.too_late_a_kill().or_else(|| self.wait_without_equals_sign());
+        let broken = self
+            .too_late_a_kill()
+            .or_else(|| self.wait_without_equals_sign())
+            .or_else(|| self.short_forever())
+            .or_else(|| self.nothing_to_retry())
+            .or_else(|| self.a_name_twice())
+            .or_else(|| self.lock_name().err());
         broken.map_or(Ok(()), |rule| Err(Failure::new(exit::USAGE, rule)))
     }
 
@@ -223,6 +320,37 @@ impl RunArgs {
         let first = self.command.first()?.to_str()?;
         let mistaken = self.wait == Some(None) && duration(first).is_ok();
         mistaken.then(|| format!("{first} would be the command to run; to wait for so long, write --wait={first}"))
+    }
+
+    fn nothing_to_retry(&self) -> Option<String> {
+        let retries_nothing = self.retry_failed && self.once_per.is_none() && self.once_key.is_none();
+        retries_nothing.then(|| "--retry-failed is about --once-per or --once-key; give one of them".into())
+    }
+
+    fn a_name_twice(&self) -> Option<String> {
+        let name = self.lock_name().ok()?;
+        let mut seen = vec![&name];
+        for other in &self.also {
+            if seen.contains(&other) {
+                return Some(format!("--also {other}: this lock is asked for twice; give each name once"));
+            }
+            seen.push(other);
+        }
+        None
+    }
+
+    /// The lock's name: of a key, its own.
+    pub fn lock_name(&self) -> Result<LockName, String> {
+        let Some(key) = &self.once_key else { return Ok(self.name.clone()) };
+        if key.is_empty() {
+            return Err("--once-key is empty; name the piece of work, as in --once-key invoice-2931".into());
+        }
+        LockName::new(&format!("{}/{key}", self.name)).map_err(|error| format!("--once-key: with NAME in front, {error}"))
+    }
+
+    fn short_forever(&self) -> Option<String> {
+        let wait = self.wait.flatten().filter(|_| self.forever)?;
+        Some(format!("--forever queues for as long as it takes, --wait={wait:?} gives up before; take one of them out"))
     }
 }
 
@@ -261,6 +389,37 @@ In JSON: an array of what `status --json` says about one.";
 #[derive(Debug, Args)]
 pub struct LsArgs {
     /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const WATCH: &str = "\
+Tell what happens to a lock, as it happens, a line for each event.
+
+Ends by a signal (Ctrl-C), or when nobody reads its output any more. It neither queues nor holds anything. A store that \
+is away is told once, and so is its return.
+
+It looks two to four times a second: an event is told half a second late at most, and a hold that is shorter may not be \
+seen. A release, the end of a TTL and a release by force look alike, so all are told as `ended`.";
+
+const WATCH_FOOTER: &str = "\
+Examples:
+  leasehold watch nightly-backup
+  leasehold watch nightly-backup --json | jq -r 'select(.event == \"ended\") | .held_for_ms'
+
+In JSON: an object in each line. `event` is `start` (how it stands at first), `acquired`, `ended`, `missed` (it was held \
+and ended between two looks), `revoked`, `kept` (a minimum hold runs out), `free` (it is over), `waiting` (another number \
+of waiters), `unreachable` (the store; see `reason`) or `reachable`. `holder`, `label`, `token` (text) and `held_for_ms` \
+are of the hold that the event is about; `state`, `waiting` and `ttl_left_ms` tell how the lock stands now. What isn't \
+known is null.";
+
+/// What `watch` is given.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Name of the lock
+    #[arg(value_parser = LockName::new)]
+    pub name: LockName,
+    /// An object in JSON for each event
     #[arg(long)]
     pub json: bool,
 }
@@ -392,6 +551,15 @@ fn without_secrets(message: &str) -> String {
 
 fn ttl(text: &str) -> Result<Duration, String> {
     within(text, SECOND..=HOUR, "1s to 1h")
+}
+
+fn permits(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|permits| (1..=1000).contains(permits));
+    number.ok_or_else(|| format!("{text:?} is no number of permits; give one from 1 to 1000"))
+}
+
+fn memory(text: &str) -> Result<Duration, String> {
+    within(text, 10 * 60 * SECOND..=TEN_YEARS, "10m to 3650d")
 }
 
 fn minimum_hold(text: &str) -> Result<Duration, String> {

@@ -27,9 +27,10 @@ fn main() {
 fn dispatch(cli: &Cli) -> Result<i32, Failure> {
     let config = || Config::find(&cli.store);
     match &cli.verb {
-        Verb::Run(args) => cmd::run::run(args, &config()?),
+        Verb::Run(args) => cmd::run::run(args, config()),
         Verb::Status(args) => cmd::status::run(args, &config()?),
         Verb::Ls(args) => cmd::ls::run(args, &config()?),
+        Verb::Watch(args) => cmd::watch::run(args, &config()?),
         Verb::Release(args) => cmd::release::run(args, &config()?),
         Verb::Doctor(args) => cmd::doctor::run(args, &config()?),
         Verb::Completions(args) => cmd::completions::run(args),

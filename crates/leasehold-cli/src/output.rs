@@ -1,8 +1,11 @@
 //! How answers and complaints are written: JSON, tables, durations.
 
 use std::io::{self, ErrorKind, Write};
-use std::time::Duration;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
 use crate::exit::{self, Failure};
@@ -12,14 +15,28 @@ use crate::exit::{self, Failure};
 /// # Errors
 /// 78 if stdout can't be written to. A reader who has gone is none: it has read what it wanted.
 pub fn answer(text: &str) -> Result<(), Failure> {
+    line(text.trim_end()).map(drop)
+}
+
+/// Writes one line of many, and says whether to go on: not once the reader has gone.
+///
+/// # Errors
+/// As [`answer`].
+pub fn line(text: &str) -> Result<ControlFlow<()>, Failure> {
     let mut stdout = io::stdout().lock();
-    let written = writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush());
-    match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(exit::CONFIG, format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
+    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(error) => Err(Failure::new(exit::CONFIG, format!("cannot write to stdout: {error}"))),
     }
+}
+
+/// Whether stdout has a reader, as far as the system knows: a pipe without one is told apart, a file needs none.
+pub fn is_read() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let gone = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
+    poll(&mut asked, PollTimeout::ZERO).is_err() || !asked[0].revents().is_some_and(|found| found.intersects(gone))
 }
 
 /// Writes an answer as JSON, indented: people read it too.
@@ -50,6 +67,29 @@ pub fn duration(duration: Duration) -> String {
 /// Milliseconds for JSON; more than 500 million years are cut.
 pub fn milliseconds(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// `2026-11-29T20:15:45.123Z`, for people and for logs; nothing of ours reads it. Before 1970 it is 1970.
+pub fn utc(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = date(since.as_secs() / 86_400);
+    let second = since.as_secs() % 86_400;
+    let (hour, minute, second, ms) = (second / 3600, second / 60 % 60, second % 60, since.subsec_millis());
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// Year, month and day of a day after 1970-01-01. Counted from a first of March, so that leap days end a year.
+fn date(days: u64) -> (u64, u64, u64) {
+    const FROM_MARCH_0000_TO_1970: u64 = 719_468;
+    const FOUR_CENTURIES: u64 = 146_097;
+    let days = days + FROM_MARCH_0000_TO_1970;
+    let (era, day_of_era) = (days / FOUR_CENTURIES, days % FOUR_CENTURIES);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// Text of others, such as a holder's label, fit for a terminal: control characters are escaped.
@@ -90,6 +130,22 @@ mod tests {
         ] {
             assert_eq!(duration(Duration::from_millis(ms)), shown);
         }
+    }
+
+    #[test]
+    fn instants_are_written_as_rfc_3339_says() {
+        for (seconds, ms, shown) in [
+            (0, 0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, 999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400, 0, "2000-02-29T00:00:00.000Z"),
+            (951_868_800, 0, "2000-03-01T00:00:00.000Z"),
+            (1_735_689_599, 5, "2024-12-31T23:59:59.005Z"),
+            (1_795_982_145, 123, "2026-11-29T19:55:45.123Z"),
+            (4_107_542_400, 0, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::new(seconds, ms * 1_000_000)), shown);
+        }
+        assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
     }
 
     #[test]

@@ -37,6 +37,7 @@
 //! | once per run of a schedule; at most so many at a time | [`Lock::tick`], [`Lock::permits`] |
 //! | a piece of work that is to be done once | [`Locks::once`] |
 //! | several locks at once | [`MultiLock`] |
+//! | seeing what others do with a lock | [`Watching`] |
 //! | code without async | [`blocking`] |
 //! | what happens, as it happens | [`Observer`], [`Event`] |
 //! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
@@ -73,6 +74,7 @@ pub mod stores;
 mod tick;
 pub mod validity;
 mod wait;
+mod watching;
 
 pub use error::{Applied, Error, ErrorKind, Result};
 pub use event::{Event, Observer};
@@ -87,3 +89,4 @@ pub use multi::{MultiGuard, MultiLock};
 pub use name::{LockName, Namespace};
 pub use store::Store;
 pub use tick::{Due, NotDue, OpenTick, Standing, TICK_SLACK, Tick, Verdict};
+pub use watching::Watching;

@@ -17,6 +17,7 @@ use crate::stores;
 use crate::tick::Tick;
 use crate::validity::{BootClock, Clock};
 use crate::wait::Lines;
+use crate::watching::Watching;
 
 /// A client of one store. Cheap to clone; one per process and store is right.
 ///
@@ -98,6 +99,12 @@ impl Locks {
         }
     }
 
+    /// Who we are, for people: what others are told while a lock is ours, unless it has a label of its own.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.client.label
+    }
+
     /// The lock of this name. A bad name is reported by [`Lock::checked`] or the first acquisition.
     pub fn lock(&self, name: &str) -> Lock {
         Lock::new(Arc::clone(&self.client), name)
@@ -109,6 +116,14 @@ impl Locks {
     /// The name is not legal, or the store can't say.
     pub async fn inspect(&self, name: &str) -> Result<Option<Holding>> {
         self.client.store.inspect(&LockName::new(name)?).await
+    }
+
+    /// How a name stands, each time that this changes. Nothing is asked before [`Watching::next`].
+    ///
+    /// # Errors
+    /// The name is not legal.
+    pub fn watch(&self, name: &str) -> Result<Watching> {
+        Ok(Watching::new(Arc::clone(&self.client), LockName::new(name)?))
     }
 
     /// Every name that is held or waited for.

@@ -11,6 +11,7 @@ pub mod man;
 pub mod release;
 pub mod run;
 pub mod status;
+pub mod watch;
 
 /// Runs the short conversation that a verb has with the store. Not for `run`, whose runtime comes after a fork.
 fn block_on<T>(talk: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

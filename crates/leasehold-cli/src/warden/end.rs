@@ -40,6 +40,21 @@ pub enum End {
 }
 
 impl End {
+    /// What became of the job, as far as it is known.
+    pub fn job(&self) -> Option<Status> {
+        match self {
+            End::Exited(code) => Some(Status::Exited(*code)),
+            End::Signaled(fatal) => Some(Status::Signaled(fatal.signal)),
+            End::Cut { job, .. } => *job,
+            End::NotStarted(_) | End::NeverStarted(_) | End::Unkillable(_) | End::WardenLost => None,
+        }
+    }
+
+    /// Whether the job was started.
+    pub fn was_started(&self) -> bool {
+        !matches!(self, End::NotStarted(_) | End::NeverStarted(_) | End::Cut { job: None, .. })
+    }
+
     /// The exit code for [`NotStarted`](Self::NotStarted): 127 where there is no such program, else 126.
     pub fn not_started_code(error: Errno) -> i32 {
         match error {
@@ -87,6 +102,11 @@ impl Status {
     }
 }
 
+/// `SIGKILL`, or `signal 34` where it has no name.
+pub fn signal_name(number: i32) -> String {
+    Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
+}
+
 /// A signal that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fatal {
@@ -97,6 +117,11 @@ pub struct Fatal {
 }
 
 impl Fatal {
+    /// What it is called.
+    pub fn name(self) -> String {
+        signal_name(self.signal)
+    }
+
     /// The code that stands for this signal: 128 + n.
     pub fn code(self) -> i32 {
         128 + self.signal

@@ -52,7 +52,7 @@ mod tests;
 mod tree;
 mod watch;
 
-pub use end::{Cut, End};
+pub use end::{Cut, End, Fatal, Status, signal_name};
 pub use found::Found;
 pub use page::Deadlines;
 pub use supervise::{Options, Warden};

@@ -69,6 +69,8 @@ pub struct Warden {
     sources: Sources,
     /// Somebody told the job to end. The second one has it killed.
     ordered: bool,
+    /// The last signal that was meant to end us, while a job ran.
+    asked: Option<Fatal>,
     /// What the terminal sent meanwhile.
     by_terminal: SigSet,
     /// How often the terminal has stopped the job, as far as we have heard.
@@ -117,6 +119,7 @@ impl Warden {
             pid: Some(child),
             sources,
             ordered: false,
+            asked: None,
             by_terminal: SigSet::empty(),
             stops: 0,
             started: 0,
@@ -129,7 +132,18 @@ impl Warden {
         Deadlines::new(self.page, Arc::clone(&self.socket), self.grace)
     }
 
-    /// Resolves when a signal asks us to give up, while nothing runs yet. Ctrl-Z stops us, and `fg` lets us go on.
+    /// The signal that asked for an end while a job ran (TERM, INT, QUIT), whether it reached the job or not: for whoever
+    /// would start another one.
+    pub fn asked_to_stop(&self) -> Option<Fatal> {
+        self.asked
+    }
+
+    /// Whether the warden is there to start another job.
+    pub fn is_alive(&self) -> bool {
+        self.pid.is_some()
+    }
+
+    /// Resolves when a signal asks us to give up, while nothing runs. Ctrl-Z stops us, and `fg` lets us go on.
     ///
     /// The warden is gone when it resolves: nothing will be started any more.
     ///
@@ -191,6 +205,7 @@ impl Warden {
     }
 
     fn start(&mut self, env: &[(OsString, OsString)], remove: &[OsString]) -> nix::Result<()> {
+        self.hear(); // what was said of an earlier job is not about this one
         self.ordered = false;
         self.stops = 0;
         self.started = boottime();
@@ -253,14 +268,18 @@ impl Warden {
             Signal::SIGCHLD => return self.reap(),
             Signal::SIGCONT => Message::Continue(self.stops),
             _ => {
-                if code == libc::SI_KERNEL {
+                let by_terminal = code == libc::SI_KERNEL;
+                if by_terminal {
                     self.by_terminal.add(signal);
+                }
+                let order =
+                    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) && !sys::is_ignored(signal);
+                if order {
+                    self.asked = Some(Fatal { signal: signal as i32, by_terminal });
                 }
                 if self.found.terminal_told_job(signal, code) {
                     return;
                 }
-                let order =
-                    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) && !sys::is_ignored(signal);
                 let second = order && self.ordered;
                 self.ordered |= order;
                 if second { Message::Kill } else { Message::Forward { signal, order } }

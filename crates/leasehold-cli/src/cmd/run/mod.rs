@@ -1,0 +1,341 @@
+//! `leasehold run NAME -- CMD…`: the main job.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::validity::{BootClock, Clock};
+use leasehold::{Event, Guard, Locks, LocksBuilder, LossReason, Outcome, Released, Wait};
+
+use nix::unistd::Pid;
+
+use self::backoff::Backoff;
+use self::ending::Ending;
+use self::report::Report;
+use self::teller::Teller;
+use crate::args::RunArgs;
+use crate::config::Config;
+use crate::exit::{self, Failure};
+use crate::output::{duration as span, tell};
+use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
+
+mod backoff;
+mod ending;
+mod report;
+mod report_file;
+mod teller;
+
+/// Runs the command under the lock, and answers with the exit code. A signal that is to end us ends the process here.
+///
+/// # Errors
+/// The store could not say, or the process could not be set up; the command did not run.
+pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failure> {
+    let found = Found::read().map_err(|error| fault("block signals", &error))?;
+    // Before all that can fail: yesterday's success must not stand in the file when it does.
+    let mut report = Report::begin(args)?;
+    let ending = config.and_then(|config| under_lock(args, &config, found, &mut report));
+    let ending = ending.unwrap_or_else(Ending::failed);
+    report.end(&ending);
+    ending.exit()
+}
+
+fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report) -> Result<Ending, Failure> {
+    // The warden is forked before any thread exists, and starts while we open the store.
+    let options = Options { kill_after: args.kill_after(), wait_group: args.wait_group, again: args.forever };
+    let warden = Warden::fork(found, args.command.clone(), options).map_err(|error| fault("fork", &error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| fault("make an event queue", &error))?;
+    let ending = runtime.block_on(Run::new(args, config, warden, report).run());
+    runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    ending
+}
+
+fn fault(doing: &str, error: &std::io::Error) -> Failure {
+    Failure::new(exit::FAULT, format!("the operating system does not let us {doing}: {error}"))
+}
+
+/// One invocation: the warden, what to tell, and one hold of the lock or (`--forever`) one after another.
+struct Run<'a> {
+    args: &'a RunArgs,
+    config: &'a Config,
+    warden: Warden,
+    teller: Arc<Teller>,
+    report: &'a mut Report,
+}
+
+/// How asking for the lock ended.
+enum Asked {
+    Granted(Guard),
+    Refused(Ending),
+}
+
+/// How a hold ended.
+enum Held {
+    /// That was it.
+    Over(Ending),
+    /// The lock was lost and the job is dead: the end, except of a daemon that runs for ever.
+    Lost(Ending),
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a RunArgs, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
+        let teller = Arc::new(Teller::new(args, warden.deadlines()));
+        Self { args, config, warden, teller, report }
+    }
+
+    async fn run(mut self) -> Result<Ending, Failure> {
+        self.teller.say(format_args!("locks are in {}", self.config.shown()));
+        self.report.waits();
+        let locks = match self.open().await? {
+            Ok(locks) => locks,
+            Err(fatal) => return Ok(Ending::interrupted(fatal)),
+        };
+        let mut backoff = Backoff::default();
+        loop {
+            let guard = match self.acquire(&locks).await? {
+                Asked::Granted(guard) => guard,
+                Asked::Refused(ending) => return Ok(ending),
+            };
+            let since = BootClock.now();
+            self.report.got(&guard, locks.label());
+            let end = self.job(&guard).await;
+            let lost = match self.finish(guard, end).await {
+                Held::Lost(ending) if self.goes_on() => ending,
+                Held::Lost(ending) | Held::Over(ending) => return Ok(ending),
+            };
+            tell(&format!("{}; queuing for it again", lost.message().unwrap_or_default()));
+            self.report.waits();
+            if let Err(fatal) = self.pause(&mut backoff, BootClock.now().since(since)).await {
+                return Ok(Ending::interrupted(fatal));
+            }
+        }
+    }
+
+    /// Whether a loss is followed by another run. A warden that had to be killed can't start one.
+    fn goes_on(&self) -> bool {
+        self.args.forever && self.warden.asked_to_stop().is_none() && self.warden.is_alive()
+    }
+
+    /// A lock that is lost as soon as it is got must not make us spin.
+    async fn pause(&mut self, backoff: &mut Backoff, held: Duration) -> Result<(), Fatal> {
+        if held >= STEADY {
+            *backoff = Backoff::default();
+            return Ok(());
+        }
+        unless_stopped(&mut self.warden, tokio::time::sleep(backoff.pause())).await
+    }
+
+    /// Opens the store. With `--forever` it may be away at first.
+    async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
+        let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
+        let opened = if args.forever {
+            let open = async || {
+                let (settings, url) = (settings(args, &teller), config.url().to_owned());
+                // A file that others have locked is waited for, and signals are to be heard meanwhile.
+                let opened = tokio::task::spawn_blocking(move || settings.connect(&url)).await;
+                opened.expect("a panic ends the process")
+            };
+            unless_stopped(&mut self.warden, patiently(&teller, open)).await
+        } else {
+            Ok(settings(args, &teller).connect(config.url()))
+        };
+        match opened {
+            Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
+            Err(fatal) => Ok(Err(fatal)),
+        }
+    }
+
+    /// Acquires the lock, unless a signal asks us to give up first.
+    async fn acquire(&mut self, locks: &Locks) -> Result<Asked, Failure> {
+        let lock = self.lock(locks)?;
+        self.teller.begin_waiting();
+        let waiting = async {
+            match self.args.wait {
+                _ if self.args.forever => patiently(&self.teller, async || lock.acquire().await).await,
+                None => lock.try_acquire().await,
+                Some(_) => lock.acquire().await,
+            }
+        };
+        let acquired = unless_stopped(&mut self.warden, waiting).await;
+        self.teller.stop_waiting();
+        match acquired {
+            Ok(Ok(Outcome::Acquired(guard))) => Ok(Asked::Granted(guard)),
+            Ok(Ok(Outcome::Contended(holding))) => {
+                self.teller.refused(&holding, self.args.waits());
+                self.report.held_by(&holding);
+                Ok(Asked::Refused(Ending::held(&holding, self.args.held_exit_code.into())))
+            }
+            Ok(Ok(Outcome::NotDue(why))) => Ok(Asked::Refused(Ending::skipped(why.to_string()))),
+            Ok(Err(error)) => Err(error.into()),
+            Err(fatal) => {
+                // What the cancelled acquire may have left is taken out of the store before we are gone; a store that
+                // doesn't answer forgets it after the TTL.
+                let _ = tokio::time::timeout(LAST_WORDS, locks.shutdown()).await;
+                Ok(Asked::Refused(Ending::interrupted(fatal)))
+            }
+        }
+    }
+
+    fn lock(&self, locks: &Locks) -> Result<leasehold::Lock, Failure> {
+        let mut lock = locks.lock(self.args.name.as_str()).ttl(self.args.ttl).stop_grace(self.args.kill_after());
+        if let Some(least) = self.args.at_least_for {
+            lock = lock.at_least_for(least);
+        }
+        if let Some(most) = self.args.max_hold {
+            lock = lock.max_hold(most);
+        }
+        let wait = self.args.wait.flatten().map_or(Wait::Forever, Wait::For);
+        Ok(lock.wait(wait).checked()?)
+    }
+
+    /// Runs the job, which the warden ends in time if the lease ends first.
+    async fn job(&mut self, guard: &Guard) -> End {
+        let env = [
+            ("LEASEHOLD_LOCK", guard.name().to_string()),
+            ("LEASEHOLD_HOLDER", guard.holder().to_string()),
+            ("LEASEHOLD_TOKEN", guard.token().to_string()),
+        ];
+        let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        // A tick of an outer `leasehold` is none of this lock's.
+        let mut remove = Config::secret_variables();
+        remove.push("LEASEHOLD_TICK".into());
+
+        let deadlines = self.warden.deadlines();
+        let mut job = std::pin::pin!(self.warden.run(&env, &remove));
+        tokio::select! {
+            biased;
+            end = &mut job => return end,
+            reason = guard.lost() => deadlines.end_now(cut_for(&reason)),
+        }
+        job.await
+    }
+
+    /// Gives the lock back and says how that hold ended.
+    async fn finish(&mut self, guard: Guard, end: End) -> Held {
+        if !end.was_started() {
+            self.report.was_not_started();
+        }
+        if let End::Unkillable(pids) = &end {
+            self.report.gave_back();
+            std::mem::forget(guard); // Not to be released: the job may still be at work.
+            return Held::Over(self.unkillable(pids));
+        }
+        let loss = guard.loss();
+        self.release(guard, loss.is_some()).await;
+        self.report.gave_back();
+        let job = end.job();
+        let ending = match end {
+            End::Exited(code) => Ending::done(code),
+            End::Signaled(fatal) => Ending::signaled(fatal),
+            End::NeverStarted(fatal) => Ending::interrupted(fatal),
+            End::NotStarted(errno) => {
+                let program = self.args.command[0].to_string_lossy();
+                Ending::not_started(End::not_started_code(errno), format!("{program}: {}", errno.desc()))
+            }
+            End::Cut { why, .. } => {
+                let reason = loss.map_or_else(|| reason_of(why).to_owned(), |loss| loss.to_string());
+                return Held::Lost(self.lost(reason, job));
+            }
+            End::WardenLost | End::Unkillable(_) => Ending::failed(Failure::new(
+                exit::FAULT,
+                "our process that watches over the job was killed; the job was stopped",
+            )),
+        };
+        Held::Over(ending.after(self.warden.asked_to_stop()))
+    }
+
+    fn lost(&self, reason: String, job: Option<Status>) -> Ending {
+        let started = if job.is_some() { "the job was stopped" } else { "the job was not started" };
+        let message = format!("the lock {} was lost: {reason}; {started}", self.args.name);
+        Ending::lost(reason, message, job)
+    }
+
+    fn unkillable(&self, pids: &[Pid]) -> Ending {
+        let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+        let reason = format!(
+            "can't kill process {}: it belongs to another user or hangs in the kernel; the lock {} is left to end by itself",
+            pids.join(", "),
+            self.args.name
+        );
+        Ending::lost(reason.clone(), reason, None)
+    }
+
+    /// A release that fails doesn't change the job's result; the lock ends with its TTL.
+    async fn release(&self, guard: Guard, lost: bool) {
+        match guard.release().await {
+            Ok(Released::InTime) => {}
+            Ok(Released::TooLate) if lost => {} // That is told anyway.
+            Ok(Released::TooLate) => tell(&format!(
+                "the lock {} was not ours any more when the job had ended: another may have run beside it",
+                self.args.name
+            )),
+            Err(error) => tell(&format!(
+                "the lock {} could not be released ({error}); it ends by itself within {}",
+                self.args.name,
+                span(self.args.ttl)
+            )),
+        }
+    }
+}
+
+/// Held for so long, a lock is not being lost all the time.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The client's settings.
+fn settings(args: &RunArgs, teller: &Arc<Teller>) -> LocksBuilder {
+    let observer = Arc::clone(teller);
+    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| observer.tell(event))
+}
+
+/// What the job is called, for people.
+fn job_name(command: &[OsString]) -> String {
+    let program = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    program.to_string_lossy().into_owned()
+}
+
+fn cut_for(reason: &LossReason) -> Cut {
+    match reason {
+        LossReason::HeldTooLong => Cut::MaxHold,
+        _ => Cut::Lost,
+    }
+}
+
+fn reason_of(why: Cut) -> &'static str {
+    match why {
+        Cut::Deadline => "it could not be renewed in time",
+        Cut::Lost => "the store says that it is held no longer",
+        Cut::MaxHold => "it was held for longer than --max-hold",
+    }
+}
+
+/// What `waiting` comes to, unless a signal asks us to give up first.
+async fn unless_stopped<T>(warden: &mut Warden, waiting: impl Future<Output = T>) -> Result<T, Fatal> {
+    tokio::select! {
+        biased;
+        fatal = warden.stop_requested() => Err(fatal),
+        done = waiting => Ok(done),
+    }
+}
+
+/// Asks until the store answers, however long it is away. What can't pass is an answer.
+async fn patiently<T>(teller: &Teller, ask: impl AsyncFn() -> leasehold::Result<T>) -> leasehold::Result<T> {
+    let mut backoff = Backoff::default();
+    loop {
+        match ask().await {
+            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE => teller.outage(&error),
+            answer => {
+                if answer.is_ok() {
+                    teller.answered();
+                }
+                return answer;
+            }
+        }
+        tokio::time::sleep(backoff.pause()).await;
+    }
+}

@@ -1,0 +1,180 @@
+//! What `run` tells while it runs.
+
+use std::fmt::Arguments;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leasehold::validity::Moment;
+use leasehold::{Error, Event, HolderId, Holding};
+
+use crate::args::RunArgs;
+use crate::output::{duration as span, plain, tell};
+use crate::warden::Deadlines;
+
+/// Tells people what happens, and the warden until when the lease is good.
+///
+/// Its events come from the keeper's thread as well.
+pub struct Teller {
+    deadlines: Deadlines,
+    /// Whose deadlines count. A late word about an earlier hold must not move those of the next.
+    holder: Mutex<Option<HolderId>>,
+    kill_after: Duration,
+    margin: Duration,
+    verbose: bool,
+    quiet: bool,
+    waiting: ProgressBar,
+    told_waiting: AtomicBool,
+    told_outage: AtomicBool,
+    failures: AtomicU32,
+}
+
+impl Teller {
+    /// One for a run on these terms.
+    pub fn new(args: &RunArgs, deadlines: Deadlines) -> Self {
+        let waiting = if std::io::stderr().is_terminal() && !args.quiet && args.waits() {
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
+        } else {
+            ProgressBar::hidden()
+        };
+        Self {
+            deadlines,
+            holder: Mutex::default(),
+            kill_after: args.kill_after(),
+            margin: killing_takes(args.ttl),
+            verbose: args.verbose,
+            quiet: args.quiet,
+            waiting,
+            told_waiting: AtomicBool::new(false),
+            told_outage: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+        }
+    }
+
+    /// Tells of an event, where it is worth it.
+    pub fn tell(&self, event: &Event<'_>) {
+        match event {
+            Event::Waiting { name, holding, waited } => self.waits(name.as_str(), holding, *waited),
+            Event::Acquired { name, holder, token, waited, valid_until } => {
+                self.begins(*holder, *valid_until);
+                self.answered();
+                self.say(format_args!("got {name} with token {token} after {}", span(*waited)));
+            }
+            Event::Renewed { name, holder, valid_until, margin } => {
+                self.goes_on(*holder, *valid_until);
+                self.failures.store(0, Ordering::Relaxed);
+                self.say(format_args!("renewed {name}; {} were left", span(*margin)));
+            }
+            // One failure is a hiccup; it is tried again well before it matters.
+            Event::RenewalFailed { name, error, remaining, .. }
+                if self.failures.fetch_add(1, Ordering::Relaxed) > 0 || self.verbose =>
+            {
+                tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
+            }
+            Event::Lost { name, reason, .. } => self.say(format_args!("{name} is lost: {reason}")),
+            Event::Released { name, held, .. } => self.say(format_args!("released {name} after {}", span(*held))),
+            _ => {}
+        }
+    }
+
+    fn begins(&self, holder: HolderId, valid_until: Moment) {
+        let mut current = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(holder);
+        self.good_until(valid_until);
+    }
+
+    fn goes_on(&self, holder: HolderId, valid_until: Moment) {
+        let current = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current == Some(holder) {
+            self.good_until(valid_until);
+        }
+    }
+
+    /// The job is killed before the lease ends by the time that killing takes, and told to end `kill_after` before.
+    fn good_until(&self, valid_until: Moment) {
+        let kill_at = valid_until - self.margin;
+        self.deadlines.set((kill_at - self.kill_after).as_nanos(), kill_at.as_nanos());
+    }
+
+    /// Tells it where much is to be told.
+    pub fn say(&self, what: Arguments<'_>) {
+        if self.verbose {
+            tell(&what.to_string());
+        }
+    }
+
+    /// On a terminal a line that changes; elsewhere one line, once.
+    fn waits(&self, name: &str, holding: &Holding, waited: Duration) {
+        self.answered();
+        let ahead = match holding.waiting {
+            0 => String::new(),
+            1 => ", 1 ahead of us".into(),
+            more => format!(", {more} ahead of us"),
+        };
+        if !self.waiting.is_hidden() {
+            self.waiting.set_message(format!(
+                "waiting for {name}, {} so far: {}{ahead}",
+                span(waited),
+                who_has(holding)
+            ));
+            self.waiting.tick();
+        } else if !self.quiet && !self.told_waiting.swap(true, Ordering::Relaxed) {
+            tell(&format!("waiting for {name}: {}{ahead}", who_has(holding)));
+        }
+    }
+
+    /// The lock is about to be asked for, perhaps not for the first time.
+    pub fn begin_waiting(&self) {
+        self.told_waiting.store(false, Ordering::Relaxed);
+        self.failures.store(0, Ordering::Relaxed);
+        self.waiting.reset();
+    }
+
+    /// It was got, or is not waited for any more.
+    pub fn stop_waiting(&self) {
+        self.waiting.finish_and_clear();
+    }
+
+    /// The store is away, and will be asked again. Told once.
+    pub fn outage(&self, error: &Error) {
+        if !self.told_outage.swap(true, Ordering::Relaxed) {
+            self.waiting.suspend(|| tell(&format!("{error}; it is asked again until it answers")));
+        }
+    }
+
+    /// The store answers.
+    pub fn answered(&self) {
+        if self.told_outage.swap(false, Ordering::Relaxed) {
+            self.waiting.suspend(|| tell("the store answers again"));
+        }
+    }
+
+    /// Somebody else has it, and that is the end.
+    pub fn refused(&self, holding: &Holding, waited: bool) {
+        if !self.quiet {
+            let given_up = if waited { "gave up waiting" } else { "not run" };
+            tell(&format!("{}: {}; {given_up}", holding.name, who_has(holding)));
+        }
+    }
+}
+
+/// Between the KILL and the end of the validity: killing takes time. 50 ms are enough for some hundred
+/// processes, 250 ms for two thousand.
+fn killing_takes(ttl: Duration) -> Duration {
+    (ttl / 20).clamp(Duration::from_millis(50), Duration::from_millis(250))
+}
+
+/// `held by web-3/41/backup for 5m`, or what else keeps it from being ours.
+pub fn who_has(holding: &Holding) -> String {
+    match holding.holder {
+        Some(_) => format!("held by {} for {}", plain(&holding.label), span(holding.held_for)),
+        None if holding.remaining.is_zero() => "free, and somebody before us is about to get it".into(),
+        None => {
+            format!("held back for {} more after its last run by {}", span(holding.remaining), plain(&holding.label))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From how a lock stands to what has happened.
+
+use leasehold::validity::Moment;
+use leasehold::{Error, FencingToken, Holding, LockName};
+
+use super::news::{Event, News};
+
+/// Compares how a lock stands with how it stood.
+pub struct Chronicle {
+    name: LockName,
+    /// None before the first look.
+    before: Option<Seen>,
+    /// The last token that was seen. A larger one where nobody holds the lock is of a hold that nobody saw.
+    token: Option<FencingToken>,
+    away: bool,
+}
+
+/// How a lock stood, and when that was seen.
+struct Seen {
+    found: Option<Holding>,
+    at: Moment,
+}
+
+impl Chronicle {
+    /// One about this lock, of which nothing is known.
+    pub fn new(name: LockName) -> Self {
+        Self { name, before: None, token: None, away: false }
+    }
+
+    /// The store does not answer.
+    pub fn away(&mut self, error: &Error) -> News {
+        self.away = true;
+        News::unreachable(&self.name, error.to_string())
+    }
+
+    /// The lock stands so. What happened, in order.
+    pub fn stands(&mut self, found: Option<Holding>, now: Moment) -> Vec<News> {
+        let mut events = Vec::new();
+        if std::mem::take(&mut self.away) {
+            events.push(self.news(Event::Reachable, found.as_ref()));
+        }
+        match &self.before {
+            Some(before) => events.extend(self.compare(before, found.as_ref(), now)),
+            None => events.push(self.news(Event::Start, found.as_ref())),
+        }
+        self.token = found.as_ref().map(|found| found.token).or(self.token);
+        self.before = Some(Seen { found, at: now });
+        events
+    }
+
+    fn news(&self, event: Event, found: Option<&Holding>) -> News {
+        News::new(event, &self.name, found)
+    }
+
+    fn compare(&self, before: &Seen, found: Option<&Holding>, now: Moment) -> Vec<News> {
+        let (held, holds) = (before.hold(), hold(found));
+        let same = held.is_some_and(|held| holds.is_some_and(|holds| holds.holder == held.holder));
+        let ended = held.filter(|_| !same);
+        let left = found.filter(|found| holds.is_none() && self.token.is_some_and(|token| found.token > token));
+        let revoked = |hold: Option<&Holding>| hold.is_some_and(|hold| hold.revoked);
+        let waiting = |found: Option<&Holding>| found.map_or(0, |found| found.waiting);
+        let (was, is) = (before.found.as_ref(), found);
+        [
+            // The end lies between two looks; this counts up to the second.
+            ended.map(|held| self.news(Event::Ended, is).about(held, held.held_for + now.since(before.at))),
+            left.map(|left| self.news(Event::Missed, is).about_unseen(left)),
+            (holds.is_some() && !same).then(|| self.news(Event::Acquired, is)),
+            (revoked(holds) && !(same && revoked(held))).then(|| self.news(Event::Revoked, is)),
+            (is_kept(is) && !(is_kept(was) && left.is_none())).then(|| self.news(Event::Kept, is)),
+            (is_kept(was) && !is_kept(is) && holds.is_none()).then(|| self.news(Event::Free, is)),
+            (waiting(is) != waiting(was)).then(|| self.news(Event::Waiting, is)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl Seen {
+    fn hold(&self) -> Option<&Holding> {
+        hold(self.found.as_ref())
+    }
+}
+
+fn hold(found: Option<&Holding>) -> Option<&Holding> {
+    found.filter(|found| found.holder.is_some())
+}
+
+/// By a minimum hold; not only for the first waiter.
+fn is_kept(found: Option<&Holding>) -> bool {
+    found.is_some_and(|found| found.holder.is_none() && !found.remaining.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::{ErrorKind, HolderId};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    type Steps = Vec<Option<Holding>>;
+
+    fn held(token: u64) -> Holding {
+        Holding {
+            name: LockName::new("a").unwrap(),
+            holder: HolderId::parse(&format!("{token:032x}")),
+            label: format!("web/{token}/job"),
+            token: FencingToken::new(token),
+            held_for: SECOND,
+            remaining: 30 * SECOND,
+            revoked: false,
+            waiting: 0,
+            ticket: None,
+        }
+    }
+
+    fn waited(waiting: u64, holding: Holding) -> Option<Holding> {
+        Some(Holding { waiting, ..holding })
+    }
+
+    fn revoked(token: u64) -> Option<Holding> {
+        Some(Holding { revoked: true, ..held(token) })
+    }
+
+    fn kept(token: u64) -> Option<Holding> {
+        Some(Holding { holder: None, ..held(token) })
+    }
+
+    /// Nobody has it, and a waiter is about to get it.
+    fn next(token: u64) -> Option<Holding> {
+        Some(Holding { holder: None, remaining: Duration::ZERO, waiting: 1, ..held(token) })
+    }
+
+    fn chronicle() -> Chronicle {
+        Chronicle::new(LockName::new("a").unwrap())
+    }
+
+    fn events(steps: Steps) -> Vec<Vec<Event>> {
+        let mut chronicle = chronicle();
+        let told = |found| chronicle.stands(found, Moment::from_nanos(0)).iter().map(News::event).collect();
+        steps.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn each_change_is_told_as_what_happened() {
+        use Event::*;
+        let cases: Vec<(Steps, Vec<Vec<Event>>)> = vec![
+            (vec![None, Some(held(1)), None], vec![vec![Start], vec![Acquired], vec![Ended]]),
+            (vec![Some(held(1)), Some(held(9))], vec![vec![Start], vec![Ended, Acquired]]),
+            (vec![Some(held(1)), revoked(1), None], vec![vec![Start], vec![Revoked], vec![Ended]]),
+            (vec![revoked(1), revoked(2)], vec![vec![Start], vec![Ended, Acquired, Revoked]]),
+            (vec![Some(held(1)), kept(1), None], vec![vec![Start], vec![Ended, Kept], vec![Free]]),
+            (vec![kept(1), Some(held(2))], vec![vec![Start], vec![Acquired]]),
+            (
+                vec![Some(held(1)), waited(1, held(1)), waited(2, held(1))],
+                vec![vec![Start], vec![Waiting], vec![Waiting]],
+            ),
+            (vec![waited(1, held(1)), next(1)], vec![vec![Start], vec![Ended]]),
+            (vec![next(1), Some(held(2))], vec![vec![Start], vec![Acquired, Waiting]]),
+            // Too short to be seen.
+            (vec![Some(held(1)), kept(2)], vec![vec![Start], vec![Ended, Missed, Kept]]),
+            (vec![kept(1), kept(2)], vec![vec![Start], vec![Missed, Kept]]),
+            (vec![Some(held(1)), None, next(7)], vec![vec![Start], vec![Ended], vec![Missed, Waiting]]),
+            // Another file with a clock behind: no hold of it was missed.
+            (vec![Some(held(9)), None, kept(1)], vec![vec![Start], vec![Ended], vec![Kept]]),
+        ];
+        for (steps, wanted) in cases {
+            let shown = format!("{steps:?}");
+            assert_eq!(events(steps), wanted, "{shown}");
+        }
+    }
+
+    #[test]
+    fn an_outage_and_its_end_are_told_with_what_happened_meanwhile() {
+        let mut chronicle = chronicle();
+        let error = Error::new(ErrorKind::Unavailable, "gone");
+        chronicle.stands(Some(held(1)), Moment::from_nanos(0));
+        let away = chronicle.away(&error);
+        assert!(away.text().ends_with(" a: the store does not answer: gone"), "{}", away.text());
+        let told = chronicle.stands(None, Moment::from_nanos(0));
+        let told: Vec<Event> = told.iter().map(News::event).collect();
+        assert_eq!(told, [Event::Reachable, Event::Ended]);
+    }
+
+    #[test]
+    fn a_hold_that_ended_lasted_until_it_was_missed() {
+        let mut chronicle = chronicle();
+        let start = Moment::from_nanos(0);
+        chronicle.stands(Some(held(1)), start);
+        let told = chronicle.stands(None, start + 60 * SECOND);
+        let text = told[0].text();
+        assert!(text.ends_with(" a: ended after 1m1s: web/1/job (token 1)"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&told[0].json().unwrap()).unwrap();
+        assert_eq!(
+            (&json["state"], &json["token"], &json["held_for_ms"]),
+            (&"free".into(), &"1".into(), &61_000.into())
+        );
+    }
+
+    #[test]
+    fn labels_of_others_cannot_drive_the_terminal() {
+        let holding = Holding { label: "\u{1b}[2J".into(), ..held(1) };
+        let told = chronicle().stands(Some(holding), Moment::from_nanos(0));
+        assert!(!told[0].text().contains('\u{1b}') && !told[0].json().unwrap().contains('\u{1b}'));
+    }
+}

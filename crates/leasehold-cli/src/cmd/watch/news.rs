@@ -1,0 +1,168 @@
+//! One thing that happened to a lock, as it is told.
+
+use std::time::{Duration, SystemTime};
+
+use leasehold::{Holding, LockName};
+use serde::Serialize;
+
+use crate::cmd::status::State;
+use crate::exit::{self, Failure};
+use crate::output::{duration, milliseconds, plain, utc};
+
+/// One event. The shape is a promise to scripts: fields and events may be added, none goes.
+#[derive(Debug, Serialize)]
+pub struct News {
+    /// When we learned of it: up to half a second late.
+    time: String,
+    name: String,
+    event: Event,
+    /// How the lock stands now; unknown while the store is away.
+    state: Option<State>,
+    /// The hold that this is about, which may be over.
+    holder: Option<String>,
+    label: Option<String>,
+    /// Text: 63 bits are more than a JSON number carries safely.
+    token: Option<String>,
+    held_for_ms: Option<u64>,
+    /// Until the lock ends if it is not renewed; until a minimum hold is over.
+    ttl_left_ms: Option<u64>,
+    waiting: Option<u64>,
+    /// Why the store does not answer.
+    reason: Option<String>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Event {
+    /// Nothing yet: how the lock stands at the start.
+    Start,
+    /// Somebody got it.
+    Acquired,
+    /// A hold ended: by a release, by its time, or taken away.
+    Ended,
+    /// There was a hold, too short to be seen.
+    Missed,
+    /// An operator revoked it.
+    Revoked,
+    /// Nobody holds it and nobody gets it: a minimum hold runs out.
+    Kept,
+    /// The minimum hold is over.
+    Free,
+    /// Another number of waiters.
+    Waiting,
+    /// The store does not answer.
+    Unreachable,
+    /// It answers again.
+    Reachable,
+}
+
+impl News {
+    /// An event after which the lock stands as `found` says.
+    pub fn new(event: Event, name: &LockName, found: Option<&Holding>) -> News {
+        let news = News {
+            time: utc(SystemTime::now()),
+            name: name.to_string(),
+            event,
+            state: Some(State::of(found)),
+            holder: None,
+            label: None,
+            token: None,
+            held_for_ms: None,
+            ttl_left_ms: found.map(|found| milliseconds(found.remaining)),
+            waiting: Some(found.map_or(0, |found| found.waiting)),
+            reason: None,
+        };
+        match found {
+            Some(found) if found.holder.is_some() => news.about(found, found.held_for),
+            _ => news,
+        }
+    }
+
+    /// The store does not answer.
+    pub fn unreachable(name: &LockName, reason: String) -> News {
+        let reason = Some(reason);
+        News { state: None, ttl_left_ms: None, waiting: None, reason, ..News::new(Event::Unreachable, name, None) }
+    }
+
+    /// The same, about this hold, which lasted for so long until now.
+    #[must_use]
+    pub fn about(self, hold: &Holding, held_for: Duration) -> News {
+        News {
+            holder: hold.holder.map(|holder| holder.to_string()),
+            label: Some(hold.label.clone()),
+            token: Some(hold.token.to_string()),
+            held_for_ms: Some(milliseconds(held_for)),
+            ..self
+        }
+    }
+
+    /// The same about a hold of which only its traces are known.
+    #[must_use]
+    pub fn about_unseen(self, left: &Holding) -> News {
+        News { label: Some(left.label.clone()), token: Some(left.token.to_string()), ..self }
+    }
+
+    /// What happened.
+    #[cfg(test)]
+    pub fn event(&self) -> Event {
+        self.event
+    }
+
+    /// For programs: an object in one line.
+    ///
+    /// # Errors
+    /// A fault of ours.
+    pub fn json(&self) -> Result<String, Failure> {
+        serde_json::to_string(self).map_err(|error| Failure::new(exit::FAULT, error.to_string()))
+    }
+
+    /// For people, in one line.
+    pub fn text(&self) -> String {
+        let what = match self.event {
+            Event::Start => format!("{}{}", self.stands(), self.waiters()),
+            Event::Acquired => format!("acquired by {}", self.hold()),
+            Event::Ended => format!("ended after {}: {}", self.held(), self.hold()),
+            Event::Missed => format!("was held and ended between two looks: {}", self.hold()),
+            Event::Revoked => format!("revoked: {} is to stop; it ends with its release or its TTL", self.hold()),
+            Event::Kept => self.stands(),
+            Event::Free => "free, the minimum hold is over".into(),
+            Event::Waiting => match self.waiting {
+                None | Some(0) => "nobody waits any more".into(),
+                Some(1) => "1 waits".into(),
+                Some(more) => format!("{more} wait"),
+            },
+            Event::Unreachable => format!("the store does not answer: {}", self.reason.as_deref().unwrap_or_default()),
+            Event::Reachable => format!("the store answers again: {}{}", self.stands(), self.waiters()),
+        };
+        format!("{} {}: {what}", self.time, self.name)
+    }
+
+    fn stands(&self) -> String {
+        match self.state {
+            None | Some(State::Free) => "free".into(),
+            Some(State::Held) => format!("held for {} by {}", self.held(), self.hold()),
+            Some(State::Kept) if self.ttl_left_ms == Some(0) => "about to go to whoever waits first".into(),
+            Some(State::Kept) => {
+                format!("kept for another {} (minimum hold)", shown(self.ttl_left_ms))
+            }
+        }
+    }
+
+    fn waiters(&self) -> String {
+        self.waiting.filter(|waiting| *waiting > 0).map_or_else(String::new, |waiting| format!(", {waiting} waiting"))
+    }
+
+    fn held(&self) -> String {
+        shown(self.held_for_ms)
+    }
+
+    fn hold(&self) -> String {
+        let text = |field: &Option<String>| plain(field.as_deref().unwrap_or_default());
+        format!("{} (token {})", text(&self.label), text(&self.token))
+    }
+}
+
+fn shown(ms: Option<u64>) -> String {
+    duration(Duration::from_millis(ms.unwrap_or_default()))
+}
