@@ -114,6 +114,8 @@ mod tests {
             revoked: false,
             waiting: 0,
             ticket: None,
+            permits: std::num::NonZeroU32::MIN,
+            others: Vec::new(),
         }
     }
 
