@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueHint};
-use leasehold::LockName;
 use leasehold::stores::hide_secrets;
+use leasehold::{HolderId, LockName};
+use leasehold_schedule::Schedule;
 
 use crate::exit::{self, Failure};
 
@@ -79,7 +80,7 @@ pub enum Verb {
     /// Run a command while holding a lock
     #[command(long_about = RUN, after_long_help = run_footer())]
     #[command(override_usage = "leasehold run [OPTIONS] <NAME> -- <CMD> [ARGS]...")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Say who holds a lock
     #[command(long_about = STATUS, after_long_help = STATUS_FOOTER)]
     Status(StatusArgs),
@@ -119,7 +120,9 @@ environment:
 
   LEASEHOLD_LOCK    the lock's name
   LEASEHOLD_HOLDER  this hold of it; another one each time
-  LEASEHOLD_TOKEN   a number that grows with each hold
+  LEASEHOLD_TOKEN   a number that grows with each hold (of --also: LEASEHOLD_TOKEN_2, _3 …)
+  LEASEHOLD_TICK    with --once-per, which slot it runs for; with --once-key it is LEASEHOLD_KEY
+  LEASEHOLD_ATTEMPT how often that slot or key was begun, this time included
 
 Store the token with what the job writes, and refuse smaller ones: then even a job that was paused for too long can't \
 overwrite the work of its successor.";
@@ -135,8 +138,14 @@ Examples:
   Many hours need no long --ttl. Half a minute to clean up; a day at most
     leasehold run reindex --ttl 2m --kill-after 30s --max-hold 1d -- reindex
 
-  So short that another, started a moment later, would run it once more
-    leasehold run hourly-mail --at-least-for 1m -- send-mails
+  Once a night, though cron starts it on ten machines, and their clocks differ
+    0 2 * * *  leasehold run nightly --once-per \"0 2 * * *\" --tz Europe/London -- ./nightly
+
+  A piece of work once, however often the queue delivers it; again only if it failed
+    leasehold run billing --once-key \"invoice-$N\" --retry-failed -- ./bill \"$N\"
+
+  At most three at a time
+    leasehold run resize --permits 3 --wait -- ./resize photo.jpg
 
   A daemon of which there must be one; started on every machine, by a supervisor
     leasehold run mailer --forever -- ./mailer
@@ -156,6 +165,7 @@ Report:
   outcome       running      it has not ended; or was killed before it could say how
                 done         the job ended by itself (child says how)
                 held         another holds the lock (held_by); the job was not run
+                skipped      this slot or key had its run before; the job was not run
                 lost         the lock was lost, or --max-hold was over; the job was stopped
                 interrupted  a signal asked us to stop, or was handed on to the job
                 not_started  the job's program could not be started
@@ -166,6 +176,7 @@ Report:
   child         {\"exit_code\": n}, or {\"signal\": n, \"name\": \"SIGKILL\"}; null if no job ran
   runs          how often the job was started (--forever: the fields around are of the last hold)
   holder token label          our hold of the lock; the token is text, as in status --json
+  tick attempt  of --once-per which slot; how often it, or the key, was begun, this time included
   waited_ms held_ms           how long the lock was waited for, and held
   held_by       {\"holder\", \"token\", \"label\"} of whoever holds it instead
   started_at ended_at         times of day in UTC";
@@ -301,7 +312,8 @@ impl RunArgs {
             .or_else(|| self.short_forever())
             .or_else(|| self.nothing_to_retry())
             .or_else(|| self.a_name_twice())
-            .or_else(|| self.lock_name().err());
+            .or_else(|| self.lock_name().err())
+            .or_else(|| self.schedule().err().map(|failure| failure.message));
         broken.map_or(Ok(()), |rule| Err(Failure::new(exit::USAGE, rule)))
     }
 
@@ -339,13 +351,25 @@ impl RunArgs {
         None
     }
 
-    /// The lock's name: of a key, its own.
+    /// The lock's name: of a key, its own. A slash in NAME is escaped, or `a/b` with key `c` would be `a` with key `b/c`.
     pub fn lock_name(&self) -> Result<LockName, String> {
         let Some(key) = &self.once_key else { return Ok(self.name.clone()) };
         if key.is_empty() {
             return Err("--once-key is empty; name the piece of work, as in --once-key invoice-2931".into());
         }
-        LockName::new(&format!("{}/{key}", self.name)).map_err(|error| format!("--once-key: with NAME in front, {error}"))
+        let name = self.name.as_str().replace('%', "%25").replace('/', "%2F");
+        LockName::new(&format!("{name}/{key}"))
+            .map_err(|error| format!("--once-key: with NAME in front of it, {error}"))
+    }
+
+    /// What `--once-per` says.
+    ///
+    /// # Errors
+    /// It can't be read, or is never due.
+    pub fn schedule(&self) -> Result<Option<Schedule>, Failure> {
+        let Some(slot) = &self.once_per else { return Ok(None) };
+        let schedule = Schedule::parse(slot, self.tz.as_deref());
+        schedule.map(Some).map_err(|error| Failure::new(exit::USAGE, format!("--once-per: {error}")))
     }
 
     fn short_forever(&self) -> Option<String> {
@@ -365,7 +389,8 @@ Examples:
   leasehold status nightly-backup --json | jq -r .state
 
 In JSON: `state` is `free`, `held`, or `kept` (nobody holds it, but a minimum hold runs out or the first waiter is
-about to get it); `token` is text, since it may need 63 bits; times are milliseconds.";
+about to get it); `token` is text, since it may need 63 bits; times are milliseconds. Where several may hold it
+(`permits`), the fields are about the one whose time ends first, and `others` has the rest.";
 
 /// What `status` is given.
 #[derive(Debug, Args)]
@@ -453,6 +478,9 @@ pub struct ReleaseArgs {
     /// The old holder learns of it at its next renewal and stops its job then. For a holder that is known to be dead.
     #[arg(long)]
     pub now: bool,
+    /// Of several holders only this one, as `status` shows it
+    #[arg(long, value_name = "ID", value_parser = holder)]
+    pub holder: Option<HolderId>,
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,
@@ -616,6 +644,10 @@ fn without_unit(text: &str) -> String {
     format!("{text} has no unit at its end; write {text}s for seconds (ms, s, m, h and d are known)")
 }
 
+fn holder(text: &str) -> Result<HolderId, String> {
+    HolderId::parse(text).ok_or_else(|| format!("{text:?} is no holder; `leasehold status NAME` shows 32 digits"))
+}
+
 fn exit_code(text: &str) -> Result<u8, String> {
     text.parse().map_err(|_| format!("{text:?} is no exit code; give a number from 0 to 255"))
 }
@@ -674,7 +706,7 @@ mod tests {
     fn run(options: &[&str]) -> Result<RunArgs, Failure> {
         let words = ["leasehold", "run", "a"].iter().chain(options).chain(&["--", "true"]);
         match Cli::try_parse_from(words).map_err(|error| explain(&error))?.verb {
-            Verb::Run(run) => run.check().map(|()| run),
+            Verb::Run(run) => run.check().map(|()| *run),
             other => panic!("{other:?}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
@@ -69,27 +69,10 @@ pub fn milliseconds(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// `2026-11-29T20:15:45.123Z`, for people and for logs; nothing of ours reads it. Before 1970 it is 1970.
+/// `2026-11-29T20:15:45.123Z`, for people and for logs; nothing of ours reads it.
 pub fn utc(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (year, month, day) = date(since.as_secs() / 86_400);
-    let second = since.as_secs() % 86_400;
-    let (hour, minute, second, ms) = (second / 3600, second / 60 % 60, second % 60, since.subsec_millis());
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-/// Year, month and day of a day after 1970-01-01. Counted from a first of March, so that leap days end a year.
-fn date(days: u64) -> (u64, u64, u64) {
-    const FROM_MARCH_0000_TO_1970: u64 = 719_468;
-    const FOUR_CENTURIES: u64 = 146_097;
-    let days = days + FROM_MARCH_0000_TO_1970;
-    let (era, day_of_era) = (days / FOUR_CENTURIES, days % FOUR_CENTURIES);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let time = jiff::Timestamp::try_from(time).unwrap_or_default();
+    format!("{time:.3}")
 }
 
 /// Text of others, such as a holder's label, fit for a terminal: control characters are escaped.
@@ -114,6 +97,8 @@ pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [St
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]
@@ -145,7 +130,6 @@ mod tests {
         ] {
             assert_eq!(utc(UNIX_EPOCH + Duration::new(seconds, ms * 1_000_000)), shown);
         }
-        assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn status_tells_of_a_free_lock() {
         json,
         serde_json::json!({
             "name": "a", "state": "free", "holder": null, "label": null, "token": null, "held_for_ms": null,
-            "ttl_left_ms": null, "revoked": false, "waiting": 0, "store": bench.url()
+            "ttl_left_ms": null, "revoked": false, "waiting": 0, "permits": 1, "others": [], "store": bench.url()
         })
     );
 }

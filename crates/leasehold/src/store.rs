@@ -73,8 +73,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Every name that is held or waited for, in order of name.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>>;
 
-    /// Ends somebody else's hold: that of `holder`, or without one every hold of the name. Answers what it was; none if
-    /// nothing was there to end.
+    /// Ends somebody else's hold: that of `holder`, or without one every hold of the name. Answers those that it hit, as
+    /// they were; none if there was nothing to end.
     fn revoke<'a>(
         &'a self,
         name: &'a LockName,

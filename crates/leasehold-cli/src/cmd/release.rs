@@ -19,7 +19,7 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
     let found = block_on(async {
         let store = config.open()?;
         Ok(match how {
-            Some(how) => store.revoke(&args.name, None, how).await?,
+            Some(how) => store.revoke(&args.name, args.holder, how).await?,
             None => store.inspect(&args.name).await?.filter(ends_later),
         })
     })?;
@@ -31,7 +31,10 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
         Some(held) if done == Done::Refused => output::tell(&refusal(held)),
         _ if args.json => {}
         Some(held) => output::answer(&told(held, done))?,
-        None => output::answer(&format!("{} is free", args.name))?,
+        None => output::answer(&match args.holder {
+            Some(holder) => format!("{} is not held by {holder}", args.name),
+            None => format!("{} is free", args.name),
+        })?,
     }
     Ok(if done == Done::Refused { exit::HELD } else { exit::OK })
 }
@@ -78,13 +81,23 @@ impl Done {
     }
 }
 
+/// Those that are hit, or would be.
+fn who(held: &Holding) -> String {
+    let first = plain(&held.label);
+    match held.others.len() {
+        0 => first,
+        1 => format!("{first} and 1 other (see --holder)"),
+        more => format!("{first} and {more} others (see --holder)"),
+    }
+}
+
 fn refusal(held: &Holding) -> String {
     let name = &held.name;
     let left = duration(held.remaining);
     if held.holder.is_none() {
         return format!("nobody holds {name}, but it is kept for another {left}; --now ends that");
     }
-    let (who, since) = (plain(&held.label), duration(held.held_for));
+    let (who, since) = (who(held), duration(held.held_for));
     format!(
         "{name} is held by {who} for {since}; unless renewed, it ends in {left}. To end it:
   --force  revoke it: it is renewed no more. The holder is told, stops its job and
@@ -99,7 +112,7 @@ fn told(held: &Holding, done: Done) -> String {
     if held.holder.is_none() {
         return format!("{name} is free");
     }
-    let who = plain(&held.label);
+    let who = who(held);
     if done == Done::Freed {
         return format!("{name} is free. {who} held it and learns of this at its next renewal: until then two may run");
     }

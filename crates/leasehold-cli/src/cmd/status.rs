@@ -1,6 +1,6 @@
 //! `leasehold status`: who holds a lock.
 
-use leasehold::{Holding, LockName};
+use leasehold::{Holder, Holding, LockName};
 use serde::Serialize;
 
 use super::block_on;
@@ -44,8 +44,36 @@ pub struct Status {
     pub revoked: bool,
     /// How many wait for it.
     pub waiting: u64,
+    /// How many may hold it at a time; 1 if nobody does.
+    pub permits: u32,
+    /// Who else holds it, where several may.
+    pub others: Vec<Other>,
     /// The store, without secrets.
     pub store: String,
+}
+
+/// One more holder; the fields are those of [`Status`].
+#[derive(Debug, Serialize)]
+pub struct Other {
+    holder: Option<String>,
+    label: String,
+    token: String,
+    held_for_ms: u64,
+    ttl_left_ms: u64,
+    revoked: bool,
+}
+
+impl From<&Holder> for Other {
+    fn from(other: &Holder) -> Self {
+        Other {
+            holder: other.holder.map(|holder| holder.to_string()),
+            label: other.label.clone(),
+            token: other.token.to_string(),
+            held_for_ms: milliseconds(other.held_for),
+            ttl_left_ms: milliseconds(other.remaining),
+            revoked: other.revoked,
+        }
+    }
 }
 
 /// How a lock stands.
@@ -94,6 +122,8 @@ impl Status {
             ttl_left_ms: found.map(|holding| milliseconds(holding.remaining)),
             revoked: found.is_some_and(|holding| holding.revoked),
             waiting: found.map_or(0, |holding| holding.waiting),
+            permits: found.map_or(1, |holding| holding.permits.get()),
+            others: found.map_or_else(Vec::new, |holding| holding.others.iter().map(Other::from).collect()),
             store: config.shown(),
         }
     }
@@ -108,8 +138,24 @@ fn describe(name: &LockName, found: Option<&Holding>) -> String {
         lines.push(format!("ttl left {}", duration(holding.remaining)));
     }
     lines.push(format!("token    {}", holding.token));
+    lines.extend(holding.others.iter().map(also));
+    if holding.permits.get() > 1 {
+        lines.push(format!("permits  {} of {} taken", holding.others.len() + 1, holding.permits));
+    }
     lines.push(format!("waiting  {}", holding.waiting));
     lines.join("\n")
+}
+
+fn also(other: &Holder) -> String {
+    let Some(holder) = other.holder else { return format!("also     kept for {} more", duration(other.remaining)) };
+    format!(
+        "also     {} ({holder}) for {}, ttl left {}, token {}{}",
+        plain(&other.label),
+        duration(other.held_for),
+        duration(other.remaining),
+        other.token,
+        if other.revoked { ", revoked" } else { "" }
+    )
 }
 
 /// `held`, or what else keeps it from being free.

@@ -1,6 +1,5 @@
 //! How long to pause before asking again.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(250);
@@ -23,14 +22,8 @@ impl Backoff {
     pub fn pause(&mut self) -> Duration {
         let most = self.next;
         self.next = (most * 2).min(LONGEST);
-        most.mul_f64(0.5 + random() / 2.0)
+        most.mul_f64(rand::random_range(0.5..1.0))
     }
-}
-
-/// From 0 to 1. The keys of a hasher are random, which is random enough for a pause.
-fn random() -> f64 {
-    let bits = u32::try_from(RandomState::new().hash_one(()) >> 32).unwrap_or_default();
-    f64::from(bits) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
-use leasehold::{Event, Guard, Locks, LocksBuilder, LossReason, Outcome, Released, Wait};
+use leasehold::{
+    Event, Guard, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+};
 
 use nix::unistd::Pid;
 
 use self::backoff::Backoff;
 use self::ending::Ending;
+use self::once::Once;
 use self::report::Report;
 use self::teller::Teller;
 use crate::args::RunArgs;
@@ -22,6 +25,7 @@ use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
 mod backoff;
 mod ending;
+mod once;
 mod report;
 mod report_file;
 mod teller;
@@ -68,7 +72,7 @@ struct Run<'a> {
 
 /// How asking for the lock ended.
 enum Asked {
-    Granted(Guard),
+    Granted(MultiGuard),
     Refused(Ending),
 }
 
@@ -93,16 +97,18 @@ impl<'a> Run<'a> {
             Ok(locks) => locks,
             Err(fatal) => return Ok(Ending::interrupted(fatal)),
         };
+        let once = Once::of(self.args, &locks).await?;
+        self.report.is_for(once.tick());
         let mut backoff = Backoff::default();
         loop {
-            let guard = match self.acquire(&locks).await? {
+            let guard = match self.acquire(&locks, &once).await? {
                 Asked::Granted(guard) => guard,
                 Asked::Refused(ending) => return Ok(ending),
             };
             let since = BootClock.now();
-            self.report.got(&guard, locks.label());
-            let end = self.job(&guard).await;
-            let lost = match self.finish(guard, end).await {
+            self.report.got(self.main(&guard), locks.label());
+            let end = self.job(&guard, &once).await;
+            let lost = match self.finish(&locks, guard, end).await {
                 Held::Lost(ending) if self.goes_on() => ending,
                 Held::Lost(ending) | Held::Over(ending) => return Ok(ending),
             };
@@ -149,8 +155,8 @@ impl<'a> Run<'a> {
     }
 
     /// Acquires the lock, unless a signal asks us to give up first.
-    async fn acquire(&mut self, locks: &Locks) -> Result<Asked, Failure> {
-        let lock = self.lock(locks)?;
+    async fn acquire(&mut self, locks: &Locks, once: &Once) -> Result<Asked, Failure> {
+        let lock = self.lock(locks, once)?;
         self.teller.begin_waiting();
         let waiting = async {
             match self.args.wait {
@@ -168,7 +174,14 @@ impl<'a> Run<'a> {
                 self.report.held_by(&holding);
                 Ok(Asked::Refused(Ending::held(&holding, self.args.held_exit_code.into())))
             }
-            Ok(Ok(Outcome::NotDue(why))) => Ok(Asked::Refused(Ending::skipped(why.to_string()))),
+            Ok(Ok(Outcome::NotDue(why))) => {
+                let reason = once.why_not(why, self.args.retry_failed);
+                if !matches!(why, NotDue::Claimed { .. }) {
+                    return Err(Failure::new(exit::CONFIG, format!("{}: {reason}", self.args.name)));
+                }
+                self.teller.skipped(&reason);
+                Ok(Asked::Refused(Ending::skipped(reason)))
+            }
             Ok(Err(error)) => Err(error.into()),
             Err(fatal) => {
                 // What the cancelled acquire may have left is taken out of the store before we are gone; a store that
@@ -179,42 +192,60 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn lock(&self, locks: &Locks) -> Result<leasehold::Lock, Failure> {
-        let mut lock = locks.lock(self.args.name.as_str()).ttl(self.args.ttl).stop_grace(self.args.kill_after());
-        if let Some(least) = self.args.at_least_for {
-            lock = lock.at_least_for(least);
+    /// NAME on its terms, and those that are held along with it.
+    fn lock(&self, locks: &Locks, once: &Once) -> Result<MultiLock, Failure> {
+        let args = self.args;
+        let named = |name: &str| locks.lock(name).ttl(args.ttl).stop_grace(args.kill_after());
+        let mut main = once.claim(named(self.teller.name()), args.retry_failed);
+        if let Some(least) = args.at_least_for {
+            main = main.at_least_for(least);
         }
-        if let Some(most) = self.args.max_hold {
-            lock = lock.max_hold(most);
+        if let Some(most) = args.permits {
+            main = main.permits(most);
         }
-        let wait = self.args.wait.flatten().map_or(Wait::Forever, Wait::For);
-        Ok(lock.wait(wait).checked()?)
+        let mut all = vec![main];
+        all.extend(args.also.iter().map(|name| named(name.as_str())));
+        // The job is limited, not the time for which the others are waited for: so the last that is taken.
+        if let (Some(most), Some(last)) = (args.max_hold, all.iter_mut().max_by(|a, b| a.name().cmp(&b.name()))) {
+            *last = last.clone().max_hold(most);
+        }
+        let wait = args.wait.flatten().map_or(Wait::Forever, Wait::For);
+        Ok(MultiLock::of(all)?.wait(wait))
     }
 
-    /// Runs the job, which the warden ends in time if the lease ends first.
-    async fn job(&mut self, guard: &Guard) -> End {
-        let env = [
-            ("LEASEHOLD_LOCK", guard.name().to_string()),
-            ("LEASEHOLD_HOLDER", guard.holder().to_string()),
-            ("LEASEHOLD_TOKEN", guard.token().to_string()),
+    /// The guard of NAME.
+    fn main<'g>(&self, guard: &'g MultiGuard) -> &'g Guard {
+        guard.get(self.teller.name()).unwrap_or(&guard.guards()[0])
+    }
+
+    /// Runs the job, which the warden ends in time if a lease ends first.
+    async fn job(&mut self, guard: &MultiGuard, once: &Once) -> End {
+        let main = self.main(guard);
+        let mut env = vec![
+            ("LEASEHOLD_LOCK".into(), main.name().to_string().into()),
+            ("LEASEHOLD_HOLDER".into(), main.holder().to_string().into()),
+            ("LEASEHOLD_TOKEN".into(), main.token().to_string().into()),
         ];
-        let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        // A tick of an outer `leasehold` is none of this lock's.
+        env.extend(once.variables(main.attempt()));
+        let others = self.args.also.iter().filter_map(|name| guard.get(name.as_str()));
+        env.extend((2..).zip(others).map(|(n, other)| (other_token(n), other.token().to_string().into())));
         let mut remove = Config::secret_variables();
-        remove.push("LEASEHOLD_TICK".into());
+        // What an outer `leasehold` said is not about this lock.
+        let ours = |name: &OsString| env.iter().any(|(set, _)| set == name);
+        remove.extend(Once::foreign_variables().into_iter().chain(other_tokens()).filter(|name| !ours(name)));
 
         let deadlines = self.warden.deadlines();
         let mut job = std::pin::pin!(self.warden.run(&env, &remove));
         tokio::select! {
             biased;
             end = &mut job => return end,
-            reason = guard.lost() => deadlines.end_now(cut_for(&reason)),
+            (_, reason) = guard.lost() => deadlines.end_now(cut_for(&reason)),
         }
         job.await
     }
 
     /// Gives the lock back and says how that hold ended.
-    async fn finish(&mut self, guard: Guard, end: End) -> Held {
+    async fn finish(&mut self, locks: &Locks, guard: MultiGuard, end: End) -> Held {
         if !end.was_started() {
             self.report.was_not_started();
         }
@@ -224,7 +255,7 @@ impl<'a> Run<'a> {
             return Held::Over(self.unkillable(pids));
         }
         let loss = guard.loss();
-        self.release(guard, loss.is_some()).await;
+        self.release(locks, guard, &end, loss.is_some()).await;
         self.report.gave_back();
         let job = end.job();
         let ending = match end {
@@ -236,8 +267,11 @@ impl<'a> Run<'a> {
                 Ending::not_started(End::not_started_code(errno), format!("{program}: {}", errno.desc()))
             }
             End::Cut { why, .. } => {
-                let reason = loss.map_or_else(|| reason_of(why).to_owned(), |loss| loss.to_string());
-                return Held::Lost(self.lost(reason, job));
+                let (name, reason) = loss.map_or_else(
+                    || (self.teller.name().to_owned(), reason_of(why).to_owned()),
+                    |(name, reason)| (name.to_string(), reason.to_string()),
+                );
+                return Held::Lost(lost(&name, reason, job));
             }
             End::WardenLost | End::Unkillable(_) => Ending::failed(Failure::new(
                 exit::FAULT,
@@ -247,38 +281,67 @@ impl<'a> Run<'a> {
         Held::Over(ending.after(self.warden.asked_to_stop()))
     }
 
-    fn lost(&self, reason: String, job: Option<Status>) -> Ending {
-        let started = if job.is_some() { "the job was stopped" } else { "the job was not started" };
-        let message = format!("the lock {} was lost: {reason}; {started}", self.args.name);
-        Ending::lost(reason, message, job)
-    }
-
     fn unkillable(&self, pids: &[Pid]) -> Ending {
         let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
         let reason = format!(
             "can't kill process {}: it belongs to another user or hangs in the kernel; the lock {} is left to end by itself",
             pids.join(", "),
-            self.args.name
+            self.teller.name()
         );
         Ending::lost(reason.clone(), reason, None)
     }
 
     /// A release that fails doesn't change the job's result; the lock ends with its TTL.
-    async fn release(&self, guard: Guard, lost: bool) {
-        match guard.release().await {
+    async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End, lost: bool) {
+        let released = match end {
+            End::Exited(0) => guard.complete().await,
+            end if !end.was_started() => guard.not_started().await,
+            _ => guard.release().await,
+        };
+        match released {
             Ok(Released::InTime) => {}
             Ok(Released::TooLate) if lost => {} // That is told anyway.
             Ok(Released::TooLate) => tell(&format!(
                 "the lock {} was not ours any more when the job had ended: another may have run beside it",
-                self.args.name
+                self.teller.name()
             )),
-            Err(error) => tell(&format!(
-                "the lock {} could not be released ({error}); it ends by itself within {}",
-                self.args.name,
-                span(self.args.ttl)
-            )),
+            Err(error) => {
+                tell(&format!(
+                    "the lock {} could not be released ({error}); it ends by itself within {}",
+                    self.teller.name(),
+                    span(self.args.ttl)
+                ));
+                self.tell_the_store(locks).await;
+            }
         }
     }
+
+    /// What became of a slot or key is told until the store has heard it, or it would be repeated; within reason.
+    async fn tell_the_store(&self, locks: &Locks) {
+        if self.args.once_per.is_none() && self.args.once_key.is_none() {
+            return;
+        }
+        if tokio::time::timeout(self.args.ttl, locks.shutdown()).await.is_err() {
+            tell("the store was not told how this run went: it may be taken for one that has not ended");
+        }
+    }
+}
+
+fn lost(name: &str, reason: String, job: Option<Status>) -> Ending {
+    let started = if job.is_some() { "the job was stopped" } else { "the job was not started" };
+    let message = format!("the lock {name} was lost: {reason}; {started}");
+    Ending::lost(reason, message, job)
+}
+
+/// The variable with the token of the nth lock.
+fn other_token(n: usize) -> OsString {
+    format!("LEASEHOLD_TOKEN_{n}").into()
+}
+
+/// Those that are set already, by somebody else.
+fn other_tokens() -> impl Iterator<Item = OsString> {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| name.to_string_lossy().starts_with("LEASEHOLD_TOKEN_"))
 }
 
 /// Held for so long, a lock is not being lost all the time.

@@ -28,6 +28,9 @@ pub struct Report {
     /// Our hold, the last one; what follows belongs to it. Text: 63 bits are more than a JSON number carries safely.
     holder: Option<String>,
     token: Option<String>,
+    /// Of `--once-per`: which slot. How often it, or the key, has been begun, this time included.
+    tick: Option<String>,
+    attempt: Option<u32>,
     label: Option<String>,
     waited_ms: Option<u64>,
     held_ms: Option<u64>,
@@ -75,7 +78,7 @@ impl Report {
     pub fn begin(args: &RunArgs) -> Result<Report, Failure> {
         let file = args.report.as_deref().map(ReportFile::open).transpose();
         let mut report = Report {
-            lock: args.name.to_string(),
+            lock: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
             outcome: Outcome::Running,
             reason: None,
             exit_code: None,
@@ -83,6 +86,8 @@ impl Report {
             runs: 0,
             holder: None,
             token: None,
+            tick: None,
+            attempt: None,
             label: None,
             waited_ms: None,
             held_ms: None,
@@ -111,10 +116,16 @@ impl Report {
         }
     }
 
+    /// The slot is known.
+    pub fn is_for(&mut self, tick: Option<String>) {
+        self.tick = tick;
+    }
+
     /// We hold the lock, and the job is started.
     pub fn got(&mut self, guard: &Guard, label: &str) {
         self.holder = Some(guard.holder().to_string());
         self.token = Some(guard.token().to_string());
+        self.attempt = Some(guard.attempt()).filter(|attempt| *attempt > 0);
         self.label = Some(label.to_owned());
         self.stop_waiting();
         self.held_since = Some(now());

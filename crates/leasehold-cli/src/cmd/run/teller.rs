@@ -1,5 +1,6 @@
 //! What `run` tells while it runs.
 
+use std::collections::BTreeMap;
 use std::fmt::Arguments;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::validity::Moment;
-use leasehold::{Error, Event, HolderId, Holding};
+use leasehold::{Error, Event, HolderId, Holding, LockName};
 
 use crate::args::RunArgs;
 use crate::output::{duration as span, plain, tell};
@@ -19,8 +20,10 @@ use crate::warden::Deadlines;
 /// Its events come from the keeper's thread as well.
 pub struct Teller {
     deadlines: Deadlines,
-    /// Whose deadlines count. A late word about an earlier hold must not move those of the next.
-    holder: Mutex<Option<HolderId>>,
+    /// The lock's name.
+    name: String,
+    /// Until when each lock is good, by its last hold. A late word about an earlier one must not move anything.
+    holds: Mutex<BTreeMap<LockName, (HolderId, Moment)>>,
     kill_after: Duration,
     margin: Duration,
     verbose: bool,
@@ -43,7 +46,8 @@ impl Teller {
         };
         Self {
             deadlines,
-            holder: Mutex::default(),
+            name: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
+            holds: Mutex::default(),
             kill_after: args.kill_after(),
             margin: killing_takes(args.ttl),
             verbose: args.verbose,
@@ -60,12 +64,12 @@ impl Teller {
         match event {
             Event::Waiting { name, holding, waited } => self.waits(name.as_str(), holding, *waited),
             Event::Acquired { name, holder, token, waited, valid_until } => {
-                self.begins(*holder, *valid_until);
+                self.begins(name, *holder, *valid_until);
                 self.answered();
                 self.say(format_args!("got {name} with token {token} after {}", span(*waited)));
             }
             Event::Renewed { name, holder, valid_until, margin } => {
-                self.goes_on(*holder, *valid_until);
+                self.goes_on(name, *holder, *valid_until);
                 self.failures.store(0, Ordering::Relaxed);
                 self.say(format_args!("renewed {name}; {} were left", span(*margin)));
             }
@@ -75,29 +79,47 @@ impl Teller {
             {
                 tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
             }
+            Event::GaveUp { name, tick } => tell(&format!(
+                "the run of {tick} of {name} has never succeeded and is given up: too many later ones have not either"
+            )),
             Event::Lost { name, reason, .. } => self.say(format_args!("{name} is lost: {reason}")),
             Event::Released { name, held, .. } => self.say(format_args!("released {name} after {}", span(*held))),
             _ => {}
         }
     }
 
-    fn begins(&self, holder: HolderId, valid_until: Moment) {
-        let mut current = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(holder);
-        self.good_until(valid_until);
+    fn begins(&self, name: &LockName, holder: HolderId, valid_until: Moment) {
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.insert(name.clone(), (holder, valid_until));
+        self.good_for(&holds);
     }
 
-    fn goes_on(&self, holder: HolderId, valid_until: Moment) {
-        let current = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
-        if *current == Some(holder) {
-            self.good_until(valid_until);
+    fn goes_on(&self, name: &LockName, holder: HolderId, valid_until: Moment) {
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hold) = holds.get_mut(name).filter(|hold| hold.0 == holder) {
+            hold.1 = valid_until;
+            self.good_for(&holds);
         }
     }
 
-    /// The job is killed before the lease ends by the time that killing takes, and told to end `kill_after` before.
-    fn good_until(&self, valid_until: Moment) {
+    /// The job is killed before the first of the leases ends by the time that killing takes, and told to end
+    /// `kill_after` before.
+    fn good_for(&self, holds: &BTreeMap<LockName, (HolderId, Moment)>) {
+        let Some(valid_until) = holds.values().map(|hold| hold.1).min() else { return };
         let kill_at = valid_until - self.margin;
         self.deadlines.set((kill_at - self.kill_after).as_nanos(), kill_at.as_nanos());
+    }
+
+    /// The name of the lock.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is for has had its run.
+    pub fn skipped(&self, reason: &str) {
+        if !self.quiet {
+            tell(&format!("{}: {reason}; not run", self.name));
+        }
     }
 
     /// Tells it where much is to be told.

@@ -223,10 +223,11 @@ impl Entry {
 
     fn revoke(&mut self, name: &LockName, whose: Option<HolderId>, how: Revoke, now: Moment) -> Option<Holding> {
         let is_meant = |lease: &Lease| !lease.is_over(now) && whose.is_none_or(|holder| lease.holder == Some(holder));
-        if !self.leases.iter().any(is_meant) {
+        let meant: Vec<_> = self.leases.iter().filter(|lease| is_meant(lease)).map(|lease| lease.shown(now)).collect();
+        if meant.is_empty() {
             return None;
         }
-        let holding = self.holding(name, now);
+        let holding = Holding { waiting: self.queue.len() as u64, ..Holding::of(name.clone(), self.permits, meant) };
         for lease in self.leases.iter_mut().filter(|lease| is_meant(lease)) {
             match how {
                 Revoke::Gently => lease.revoked = true,

@@ -195,10 +195,11 @@ pub(super) fn revoke(
     how: Revoke,
 ) -> Result<Option<Holding>, Fault> {
     connection.write(|writing| {
-        let leases = Leases::find(writing, name)?;
-        let is_meant = |lease: &&Lease| whose.is_none_or(|holder| lease.holder == Some(holder));
-        let meant: Vec<_> = leases.live(writing.now).filter(is_meant).map(|lease| lease.slot).collect();
-        if meant.is_empty() {
+        let is_meant =
+            |lease: &Lease| lease.expires > writing.now && whose.is_none_or(|holder| lease.holder == Some(holder));
+        let mut leases = Leases::find(writing, name)?;
+        leases.rows.retain(is_meant);
+        if leases.rows.is_empty() {
             return Ok(None);
         }
         let mut statement = writing.db.prepare_cached(match how {
@@ -208,8 +209,8 @@ pub(super) fn revoke(
                  where ns = ?1 and name = ?2 and slot = ?3"
             }
         })?;
-        for slot in meant {
-            statement.execute(params![writing.namespace(), name.as_str(), slot])?;
+        for lease in &leases.rows {
+            statement.execute(params![writing.namespace(), name.as_str(), lease.slot])?;
         }
         let waiting = queue::count(writing, name)?;
         Ok(Some(leases.holding(name.clone(), writing.now, waiting, None)))
