@@ -71,61 +71,91 @@ impl Random {
         let second = from + self.below((until - from).unsigned_abs()).cast_signed();
         Timestamp::new(second, i32::try_from(self.below(1_000_000_000)).unwrap()).unwrap()
     }
+
+    /// The same to the minute.
+    pub fn minute(&mut self) -> Timestamp {
+        instant(self.instant().as_second() / 60)
+    }
+}
+
+/// A span of time minute by minute. Nothing but the offset at each minute is asked for.
+pub struct Minutes {
+    /// The first minute since the epoch; those up to `MEMORY` come before the span.
+    began: i64,
+    offsets: Vec<i64>,
+    locals: Vec<DateTime>,
+}
+
+/// For how many minutes a civil time may come again: since 2005 no clocks were put back by more than three hours.
+const MEMORY: usize = 6 * 60;
+
+impl Minutes {
+    /// After `from` up to and with `until`, both whole minutes.
+    pub fn between(zone: &TimeZone, from: Timestamp, until: Timestamp) -> Self {
+        let began = from.as_second() / 60 - i64::try_from(MEMORY).unwrap();
+        let minutes = began..=until.as_second() / 60;
+        let offsets: Vec<i64> = minutes.clone().map(|minute| offset(zone, minute)).collect();
+        let locals = minutes.zip(&offsets).map(|(minute, offset)| civil(minute + offset)).collect();
+        Self { began, offsets, locals }
+    }
+
+    fn instant(&self, place: usize) -> Timestamp {
+        instant(self.began + i64::try_from(place).unwrap())
+    }
+
+    /// The civil time of a minute had come before.
+    fn is_repeated(&self, place: usize) -> bool {
+        self.locals[place - MEMORY..place].contains(&self.locals[place])
+    }
+}
+
+/// In minutes.
+fn offset(zone: &TimeZone, minute: i64) -> i64 {
+    let seconds = zone.to_offset(instant(minute)).seconds();
+    assert_eq!(seconds % 60, 0, "{zone:?}");
+    i64::from(seconds / 60)
 }
 
 /// An expression of five fields as numbers, lists, ranges and steps, read anew: nothing of the engine's is used.
 pub struct Slow {
     fields: Vec<Vec<bool>>,
     starred: Vec<bool>,
-    zone: TimeZone,
 }
 
 impl Slow {
-    pub fn new(expression: &str, zone: &TimeZone) -> Self {
+    pub fn new(expression: &str) -> Self {
         let words: Vec<&str> = expression.split(' ').collect();
         assert_eq!(words.len(), 5, "{expression}");
         let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
         Self {
             fields: words.iter().zip(bounds).map(|(word, bounds)| numbers(word, bounds)).collect(),
             starred: words.iter().map(|word| word.starts_with('*')).collect(),
-            zone: zone.clone(),
         }
     }
 
-    fn fixed(&self) -> bool {
+    fn is_fixed(&self) -> bool {
         !self.starred[0] && !self.starred[1] && !self.fields[1][..24].iter().all(|&hour| hour)
     }
 
     fn matches(&self, local: DateTime) -> bool {
         let is = |field: usize, number: i8| self.fields[field][usize::try_from(number).unwrap()];
+        if !is(0, local.minute()) || !is(1, local.hour()) || !is(3, local.month()) {
+            return false;
+        }
         let (month_day, week_day) = (is(2, local.day()), is(4, local.weekday().to_sunday_zero_offset()));
-        let day = if self.starred[2] || self.starred[4] { month_day && week_day } else { month_day || week_day };
-        is(0, local.minute()) && is(1, local.hour()) && is(3, local.month()) && day
+        if self.starred[2] || self.starred[4] { month_day && week_day } else { month_day || week_day }
     }
 
-    /// The ticks after `from` up to and with `until`, both whole minutes: each minute is looked at, and nothing but the
-    /// offset at it and at those before it is asked for.
-    pub fn ticks(&self, from: Timestamp, until: Timestamp) -> Vec<Timestamp> {
-        let began = from.as_second() / 60 - MEMORY;
-        let minutes = until.as_second() / 60 - began;
-        let offsets: Vec<i64> = (0..=minutes).map(|minute| self.offset(began + minute)).collect();
-        let local = |minute: usize| civil(began + i64::try_from(minute).unwrap() + offsets[minute]);
-        let memory = usize::try_from(MEMORY).unwrap();
-        let due = |&minute: &usize| {
-            let step = offsets[minute] - offsets[minute - 1];
-            if self.fixed() && step > 0 && self.was_skipped(local(minute - 1), local(minute)) {
-                return true;
-            }
-            // Seen before: an earlier minute had the same civil time.
-            let repeated = || {
-                let earlier =
-                    (1..memory).filter(|back| back.cast_signed() as i64 == offsets[minute - back] - offsets[minute]);
-                earlier.count() > 0
-            };
-            self.matches(local(minute)) && !(self.fixed() && repeated())
+    /// The ticks within a span: each minute is looked at.
+    pub fn ticks(&self, minutes: &Minutes) -> Vec<Timestamp> {
+        let fixed = self.is_fixed();
+        let is_due = |&place: &usize| {
+            let catches_up = fixed
+                && minutes.offsets[place] > minutes.offsets[place - 1]
+                && self.was_skipped(minutes.locals[place - 1], minutes.locals[place]);
+            catches_up || (self.matches(minutes.locals[place]) && !(fixed && minutes.is_repeated(place)))
         };
-        let found = (memory + 1..offsets.len()).filter(due);
-        found.map(|minute| instant(began + i64::try_from(minute).unwrap())).collect()
+        (MEMORY + 1..minutes.locals.len()).filter(is_due).map(|place| minutes.instant(place)).collect()
     }
 
     /// Whether a match lies between two neighbouring civil minutes, on a date that was not left out as a whole.
@@ -140,17 +170,7 @@ impl Slow {
         }
         false
     }
-
-    /// In minutes.
-    fn offset(&self, minute: i64) -> i64 {
-        let seconds = self.zone.to_offset(instant(minute)).seconds();
-        assert_eq!(seconds % 60, 0, "{:?}", self.zone);
-        i64::from(seconds / 60)
-    }
 }
-
-/// For how many minutes a civil time may come again: no clocks are put back by more than a day and some hours.
-const MEMORY: i64 = 27 * 60;
 
 fn instant(minute: i64) -> Timestamp {
     Timestamp::from_second(minute * 60).unwrap()
