@@ -65,7 +65,8 @@ impl Cron {
         let mut known: Option<(DateTime, DateTime)> = None;
         while from <= horizon {
             let stretch = Stretch::at(&self.zone, from);
-            if stretch.start == Some(from) && self.catches_up_at_start_of(&stretch) {
+            let nothing_skipped = known.is_some_and(|(_, found)| found >= stretch.local(from));
+            if stretch.start == Some(from) && !nothing_skipped && self.catches_up_at_start_of(&stretch) {
                 return Some(from);
             }
             let cursor = stretch.local(from).max(self.first_of(&stretch));
@@ -96,7 +97,8 @@ impl Cron {
             if local >= self.first_of(&stretch) {
                 return stretch.instant(local);
             }
-            if self.catches_up_at_start_of(&stretch) {
+            let some_skipped = stretch.skipped().is_some_and(|(first, _)| local >= first);
+            if some_skipped && self.catches_up_at_start_of(&stretch) {
                 return stretch.start;
             }
             known = Some((local, cursor));

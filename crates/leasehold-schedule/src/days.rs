@@ -87,7 +87,7 @@ impl Month {
     }
 
     fn all(&self) -> Set {
-        Set::every(1, 1, self.length)
+        Set::up_to(self.length)
     }
 
     /// The first day that is this day of the week.

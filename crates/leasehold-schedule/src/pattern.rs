@@ -5,8 +5,8 @@ use jiff::civil::{Date, DateTime, Time};
 use crate::days::Days;
 use crate::set::Set;
 
-/// The Gregorian calendar, days of the week included, repeats itself after this many months.
-const CYCLE: usize = 400 * 12;
+/// The Gregorian calendar, days of the week included, repeats itself after this many years.
+const CYCLE: i16 = 400;
 
 /// The sets of numbers that an expression's fields stand for.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Whether any date ever matches.
     pub fn is_possible(&self) -> bool {
-        self.date_at_or_after(jiff::civil::date(2000, 1, 1)).is_some()
+        date(2000, 1, 1).is_some_and(|from| self.date_at_or_after(from).is_some())
     }
 
     /// The first match that is not before `from`, a whole second.
@@ -82,24 +82,35 @@ impl Pattern {
 
     fn date_at_or_after(&self, from: Date) -> Option<Date> {
         let mut from = from;
-        for _ in 0..=CYCLE {
+        let end = from.year().saturating_add(CYCLE);
+        while from.year() <= end {
             let month = from.first_of_month();
             if let Some(day) = self.days_in(month).at_or_after(from.day().unsigned_abs()) {
-                return on(month, day);
+                return date(month.year(), month.month().unsigned_abs(), day);
             }
-            from = from.last_of_month().tomorrow().ok()?;
+            let this_year = self.months.at_or_after(month.month().unsigned_abs() + 1);
+            from = match this_year {
+                Some(later) => date(month.year(), later, 1)?,
+                None => date(month.year() + 1, self.months.first()?, 1)?,
+            };
         }
         None
     }
 
     fn date_at_or_before(&self, until: Date) -> Option<Date> {
         let mut until = until;
-        for _ in 0..=CYCLE {
+        let end = until.year().saturating_sub(CYCLE);
+        while until.year() >= end {
             let month = until.first_of_month();
             if let Some(day) = self.days_in(month).at_or_before(until.day().unsigned_abs()) {
-                return on(month, day);
+                return date(month.year(), month.month().unsigned_abs(), day);
             }
-            until = month.yesterday().ok()?;
+            let this_year = self.months.before(month.month().unsigned_abs());
+            let earlier = match this_year {
+                Some(earlier) => date(month.year(), earlier, 1)?,
+                None => date(month.year() - 1, self.months.last()?, 1)?,
+            };
+            until = earlier.last_of_month();
         }
         None
     }
@@ -119,6 +130,7 @@ fn time(hour: u8, minute: u8, second: u8) -> Time {
     Time::constant(hour, minute, second, 0)
 }
 
-fn on(month: Date, day: u8) -> Option<Date> {
-    Date::new(month.year(), month.month(), day.cast_signed()).ok()
+/// None beyond the calendar's ends.
+fn date(year: i16, month: u8, day: u8) -> Option<Date> {
+    Date::new(year, month.cast_signed(), day.cast_signed()).ok()
 }

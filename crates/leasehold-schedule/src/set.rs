@@ -10,6 +10,11 @@ impl Set {
         (first..=last).step_by(step as usize).fold(Self::default(), Self::with)
     }
 
+    /// The numbers from 1 to `last`.
+    pub fn up_to(last: u8) -> Self {
+        Self((2 << last) - 2)
+    }
+
     pub fn with(self, number: u8) -> Self {
         Self(self.0 | 1 << number)
     }
@@ -23,7 +28,7 @@ impl Set {
     }
 
     pub fn contains(self, number: u8) -> bool {
-        self.at_or_after(number) == Some(number)
+        1_u64.checked_shl(number.into()).is_some_and(|bit| self.0 & bit != 0)
     }
 
     /// The smallest member that is not below `number`.
@@ -52,7 +57,12 @@ impl Set {
     }
 
     pub fn members(self) -> impl Iterator<Item = u8> {
-        (0..64).filter(move |&number| self.contains(number))
+        let mut left = self;
+        std::iter::from_fn(move || {
+            let first = left.first()?;
+            left.0 &= left.0 - 1;
+            Some(first)
+        })
     }
 }
 
@@ -76,6 +86,8 @@ mod tests {
         assert_eq!((set.at_or_after(64), set.at_or_after(255)), (None, None));
         assert_eq!((set.at_or_before(20), set.at_or_before(19), set.at_or_before(63)), (Some(20), Some(0), Some(63)));
         assert_eq!((set.before(0), set.before(20), set.before(255)), (None, Some(0), Some(63)));
+        assert_eq!([63, 62, 64].map(|number| set.contains(number)), [true, false, false]);
+        assert_eq!(Set::up_to(31), Set::every(1, 1, 31));
         assert_eq!((set.first(), set.last()), (Some(0), Some(63)));
         assert_eq!((Set::default().first(), Set::default().last()), (None, None));
     }

@@ -156,8 +156,8 @@ fn the_ends_of_the_calendar_are_no_danger() {
                 }
             }
             assert_eq!(schedule.next_after(Timestamp::MAX), None);
-            let left: Vec<_> = schedule.ticks_after(Timestamp::MAX - DAY).take(100_000).collect();
-            assert!(left.len() <= 86_400, "{schedule}");
+            let left: Vec<_> = schedule.ticks_after(Timestamp::MAX - HOUR).take(100_000).collect();
+            assert!(left.len() <= 3600, "{schedule}");
         }
     }
 }
