@@ -51,15 +51,15 @@
 //! made up for, nothing is left out when an hour is shown twice, and distances between ticks stay what they are in real
 //! time.
 //!
-//! Offsets are looked up for each tick, never kept. The zones are the system's where it has any (`TZDIR`,
-//! `/usr/share/zoneinfo`), else those that are built in; nodes with data of different years may differ over a country
-//! that has changed its rules in between.
+//! The offset is looked up for each tick, in the zone's data as they were when the schedule was read: read it again
+//! after an update of `tzdata`. A zone is the system's (`TZDIR`, `/usr/share/zoneinfo`), or a built-in one where the
+//! system doesn't know it. Nodes with data of different years may differ over a country that has changed its rules.
 //!
 //! # How sure
 //!
-//! `tests/zones.rs` compares the ticks in every zone there is, around changes of clocks from 2005 up to 2037, with a
-//! search that looks at every minute; all changes of all zones, not some, in
-//! `cargo test --release -p leasehold-schedule --test zones -- --ignored`.
+//! `tests/zones.rs` compares the ticks in every zone there is, around a change of its clocks from 2005 up to 2037, with
+//! a search that looks at every minute. It does so around each change of each zone, which takes minutes, with
+//! `cargo test -p leasehold-schedule --test zones -- --ignored`.
 
 mod cron;
 mod days;

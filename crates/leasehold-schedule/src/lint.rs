@@ -8,6 +8,7 @@ use jiff::civil::DateTime;
 use crate::cron::Cron;
 use crate::error::shown;
 use crate::field::{Field, Form, Item, Kind};
+use crate::fields::Fields;
 use crate::set::Set;
 use crate::stretch::Stretch;
 
@@ -43,8 +44,8 @@ pub enum LintRule {
     StepBeyondRange,
     /// `5/15`: some read it as 5-59/15, as is done here, and some refuse it.
     OpenStep,
-    /// Every minute of some hours.
-    EveryMinute,
+    /// Every second of some minutes, or every minute of some hours.
+    EveryOne,
     /// A zone was given with a period, which it doesn't change.
     UnusedZone,
 }
@@ -60,7 +61,7 @@ impl Lint {
         let mut lints = Vec::new();
         lints.extend(gap(cron));
         lints.extend(days(cron));
-        lints.extend(every_minute(cron));
+        lints.extend(every_one(cron));
         for field in cron.fields.all() {
             lints.extend(field.items.iter().filter_map(|&item| step(field, item)));
         }
@@ -116,7 +117,8 @@ fn days(cron: &Cron) -> Option<Lint> {
     }
     let what = format!("day of the month {month} and day of the week {week} are both given");
     Some(if cron.pattern.days.both {
-        let message = format!("{what}, and one starts with *: a day must match both; write no * for either to do");
+        let message =
+            format!("{what}, and one starts with *: a day must match both; let neither start with * if one is enough");
         Lint::new(LintRule::BothDays, message)
     } else {
         let message = format!("{what}: a day that matches either will do; write * for the one that is not meant");
@@ -124,12 +126,15 @@ fn days(cron: &Cron) -> Option<Lint> {
     })
 }
 
-fn every_minute(cron: &Cron) -> Option<Lint> {
-    let (minute, hour) = (&cron.fields.minute, &cron.fields.hour);
-    (!minute.is_restricted() && hour.is_restricted()).then(|| {
-        let message = format!("minute {minute} with hour {hour} means every minute of it; write 0 for once an hour");
-        Lint::new(LintRule::EveryMinute, message)
-    })
+/// `* 4 * * *`, where once at four was meant.
+fn every_one(cron: &Cron) -> Option<Lint> {
+    let Fields { second, minute, hour, .. } = &cron.fields;
+    let second = second.as_ref().map(|second| (second, minute));
+    let (all, some) =
+        second.into_iter().chain([(minute, hour)]).find(|(all, some)| !all.is_restricted() && some.is_restricted())?;
+    let (what, within) = (all.kind.name(), some.kind.name());
+    let message = format!("{what} {all} with {within} {some} means every {what} of it; write 0 for once");
+    Some(Lint::new(LintRule::EveryOne, message))
 }
 
 fn step(field: &Field, item: Item) -> Option<Lint> {

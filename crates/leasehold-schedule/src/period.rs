@@ -7,9 +7,8 @@ use jiff::Timestamp;
 use crate::error::{ScheduleError, shown};
 use crate::seconds::floor;
 
-/// The longest period, in seconds: 3650 days.
-const LONGEST: u64 = 3650 * DAY;
-const DAY: u64 = 86_400;
+/// The longest period, in milliseconds: 3650 days.
+const LONGEST: u64 = 3650 * 86_400_000;
 
 /// The units, largest first, with their milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
@@ -26,13 +25,13 @@ impl Period {
         if milliseconds < 1000 {
             return refuse("is too short; give at least 1s");
         }
-        if milliseconds % 1000 != 0 {
+        if milliseconds > LONGEST {
+            return refuse("is too long; give at most 3650d");
+        }
+        if !milliseconds.is_multiple_of(1000) {
             return refuse("has a part of a second; give whole seconds");
         }
-        match i64::try_from(milliseconds / 1000) {
-            Ok(seconds) if milliseconds / 1000 <= LONGEST => Ok(Self(seconds)),
-            _ => refuse("is too long; give at most 3650d"),
-        }
+        Ok(Self((milliseconds / 1000).cast_signed()))
     }
 
     pub fn as_secs(self) -> u64 {

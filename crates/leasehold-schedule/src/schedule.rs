@@ -54,8 +54,8 @@ pub(crate) enum Timing {
 }
 
 impl Schedule {
-    /// Reads an expression; see [the crate](crate#what-may-be-written) for what may be written. The zone is an IANA name, UTC where none
-    /// is given here nor in front of the expression.
+    /// Reads an expression; [the crate's overview](crate#what-may-be-written) says what may be written. The zone is an
+    /// IANA name; UTC where none is given here nor in front of the expression.
     ///
     /// ```
     /// use leasehold_schedule::Schedule;
@@ -94,7 +94,7 @@ impl Schedule {
 
     /// The first tick that is later than `instant`; none past the end of the calendar, in the year 9999.
     ///
-    /// The cost doesn't depend on how far away it is: some microseconds.
+    /// It takes microseconds. Ticks that are years away cost a look at each change of clocks in between, no more.
     #[must_use]
     pub fn next_after(&self, instant: Timestamp) -> Option<Timestamp> {
         match &self.timing {

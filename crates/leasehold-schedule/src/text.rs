@@ -27,11 +27,12 @@ pub(crate) fn parse(text: &str, zone: Option<&str>, hashing: Hashing<'_>) -> Res
     check_shape(text)?;
     let text = text.trim();
     let (prefix, body) = without_zone(text);
-    let zone = match (prefix, zone) {
-        (Some(prefix), Some(zone)) => {
-            let (prefix, zone) = (shown(prefix), shown(zone));
-            let both = format!("the time zone is given twice, {prefix} in front and {zone} beside it; take one out");
-            return Err(ScheduleError::new(both).within(text));
+    let other = without_zone(body).0.or(zone);
+    let zone = match (prefix, other) {
+        (Some(prefix), Some(other)) => {
+            let (prefix, other) = (shown(prefix), shown(other));
+            let twice = format!("the time zone is given twice, {prefix} in front and {other} besides; take one out");
+            return Err(ScheduleError::new(twice).within(text));
         }
         (Some(name), None) | (None, Some(name)) => zone::find(name).map_err(|error| error.within(text))?,
         (None, None) => TimeZone::UTC,

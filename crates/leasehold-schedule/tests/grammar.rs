@@ -151,7 +151,7 @@ fn what_is_refused_is_named_with_the_rule_and_the_fix() {
         ("CRON_TZ=UTC", "there is nothing after the time zone"),
         ("CRON_TZ= * * * * *", "the time zone \"\" is unknown; give an IANA name"),
         ("TZ=Europe/Berln @daily", "the time zone \"Europe/Berln\" is unknown; did you mean Europe/Berlin?"),
-        ("CRON_TZ=UTC TZ=UTC @daily", "is not understood"),
+        ("CRON_TZ=UTC TZ=UTC @daily", "the time zone is given twice"),
         ("0 0 * *\n*", "it has the control character '\\n'; take it out"),
         ("0 0 * * \u{1b}[2J", "it has the control character '\\u{1b}'"),
     ] {
@@ -172,7 +172,7 @@ fn assert_fit_to_show(error: &str) {
 #[test]
 fn a_zone_is_given_once() {
     let twice = Schedule::parse("CRON_TZ=UTC @daily", Some("UTC")).unwrap_err().to_string();
-    assert!(twice.contains("given twice, \"UTC\" in front and \"UTC\" beside it; take one out"), "{twice}");
+    assert!(twice.contains("given twice, \"UTC\" in front and \"UTC\" besides; take one out"), "{twice}");
     let unknown = Schedule::parse("@every 5m", Some("Mars")).unwrap_err().to_string();
     assert!(unknown.contains("the time zone \"Mars\" is unknown"), "also where it changes nothing: {unknown}");
 }
@@ -182,7 +182,10 @@ fn times_that_a_zone_always_skips_are_refused_there_and_fine_elsewhere() {
     // The second Sunday of March is when clocks go forward in New York.
     let text = "*/20 2 * 3 0#2";
     let error = Schedule::parse(text, Some("America/New_York")).unwrap_err().to_string();
-    assert!(error.contains("clocks in America/New_York go forward over each of its times; choose another hour"), "{error}");
+    assert!(
+        error.contains("clocks in America/New_York go forward over each of its times; choose another hour"),
+        "{error}"
+    );
     assert!(Schedule::parse(text, Some("Europe/Berlin")).is_ok());
     let made_up_for = Schedule::parse("0,20 2 * 3 0#2", Some("America/New_York")).unwrap();
     assert_eq!(made_up_for.next_after(at("2025-01-01T00:00:00Z")), Some(at("2025-03-09T07:00:00Z")));
@@ -198,7 +201,7 @@ fn a_long_text_is_refused_and_cut_when_it_is_shown() {
 
 #[test]
 fn a_name_chooses_the_numbers_of_h() {
-    let for_billing = |text| Schedule::parse_for("billing", text, None).map(|schedule| schedule.expression());
+    let for_billing = |text: &str| Schedule::parse_for("billing", text, None).map(|schedule| schedule.expression());
     assert_eq!(for_billing("H H * * *"), Ok("55 1 * * *".into()));
     assert_eq!(for_billing("h 2 * * *"), Ok("55 2 * * *".into()));
     assert_eq!(for_billing("0 0 * * 1"), Ok("0 0 * * 1".into()), "without H it is as without a name");
@@ -223,7 +226,8 @@ fn h_stays_in_its_field_and_in_every_month() {
         let bounds = [(0, 59), (0, 59), (0, 23), (1, 28), (1, 12), (0, 6)];
         assert!(numbers.iter().zip(bounds).all(|(number, (low, high))| (low..=high).contains(number)), "{schedule}");
         let stepped = Schedule::parse_for(&name, "H/15 * * * *", None).unwrap();
-        let hour = stepped.ticks_after(at("2025-06-01T11:59:59Z")).take_while(|tick| *tick < at("2025-06-01T13:00:00Z"));
+        let hour =
+            stepped.ticks_after(at("2025-06-01T11:59:59Z")).take_while(|tick| *tick < at("2025-06-01T13:00:00Z"));
         assert_eq!(hour.count(), 4, "{stepped}");
     }
 }
@@ -253,35 +257,89 @@ fn survives(text: &str, zone: Option<&str>) -> bool {
 #[test]
 fn no_text_makes_it_panic_or_hang() {
     const PARTS: [&str; 48] = [
-        "*", "*", "*", "0", "1", "2", "5", "7", "12", "28", "29", "30", "31", "59", "60", "99999", ",", "-", "/", "/", "#", "L", "W",
-        "LW", "H", "(", ")", "?", " ", " ", " ", " ", "\t", "@", "@every ", "@daily", "m", "h", "ms", "d", "JAN", "feb", "SUN", "fri",
-        "CRON_TZ=", "America/New_York", "\u{1b}", "é\u{301}\u{202e}",
+        "*",
+        "*",
+        "*",
+        "0",
+        "1",
+        "2",
+        "5",
+        "7",
+        "12",
+        "28",
+        "29",
+        "30",
+        "31",
+        "59",
+        "60",
+        "99999",
+        ",",
+        "-",
+        "/",
+        "/",
+        "#",
+        "L",
+        "W",
+        "LW",
+        "H",
+        "(",
+        ")",
+        "?",
+        " ",
+        " ",
+        " ",
+        " ",
+        "\t",
+        "@",
+        "@every ",
+        "@daily",
+        "m",
+        "h",
+        "ms",
+        "d",
+        "JAN",
+        "feb",
+        "SUN",
+        "fri",
+        "CRON_TZ=",
+        "America/New_York",
+        "\u{1b}",
+        "é\u{301}\u{202e}",
     ];
     let mut random = Random(21);
     let mut read = 0;
-    for _ in 0..60_000 {
+    for _ in 0..20_000 {
         let text: String = (0..random.between(1, 14)).map(|_| *random.one_of(&PARTS)).collect();
         read += u32::from(survives(&text, None));
     }
-    assert!(read > 100, "{read} of them were read");
+    assert!(read > 50, "{read} of them were read");
 }
 
 #[test]
 fn no_combination_of_fields_makes_it_panic_or_hang() {
     const MINUTES: [&str; 10] = ["*", "0", "*/7", "59", "0-59", "H", "H/13", "5/20", "0,30", "*/59"];
     const HOURS: [&str; 9] = ["*", "2", "*/24", "0-23", "2,3", "H(1-3)", "23", "0/5", "*/7"];
-    const DAYS: [&str; 14] = ["*", "1", "29", "30", "31", "L", "LW", "L-30", "31W", "1W", "*/31", "H", "29,L-27", "*/2"];
+    const DAYS: [&str; 14] =
+        ["*", "1", "29", "30", "31", "L", "LW", "L-30", "31W", "1W", "*/31", "H", "29,L-27", "*/2"];
     const MONTHS: [&str; 9] = ["*", "2", "FEB", "4,6,9,11", "*/12", "3", "11", "H", "2-3"];
-    const WEEKDAYS: [&str; 13] = ["*", "1", "SUN", "5-7", "1#5", "0#2", "6L", "*/7", "H", "0#1,0#5", "1-5", "*/2", "7L"];
-    const ZONES: [&str; 7] =
-        ["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca", "Antarctica/Troll", "Asia/Gaza"];
+    const WEEKDAYS: [&str; 13] =
+        ["*", "1", "SUN", "5-7", "1#5", "0#2", "6L", "*/7", "H", "0#1,0#5", "1-5", "*/2", "7L"];
+    const ZONES: [&str; 7] = [
+        "UTC",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Pacific/Apia",
+        "Africa/Casablanca",
+        "Antarctica/Troll",
+        "Asia/Gaza",
+    ];
     let mut random = Random(22);
     let mut read = 0;
-    for _ in 0..6000 {
+    for _ in 0..4000 {
         let fields = [&MINUTES[..], &HOURS, &DAYS, &MONTHS, &WEEKDAYS].map(|choices| *random.one_of(choices));
         let text = fields.join(" ");
         let text = if random.below(4) == 0 { format!("{} {text}", random.one_of(&MINUTES)) } else { text };
-        read += u32::from(survives(&text, Some(random.one_of(&ZONES))));
+        read += u32::from(survives(&text, Some(*random.one_of(&ZONES))));
     }
-    assert!(read > 4000, "{read} of them were read");
+    assert!(read > 2500, "{read} of them were read");
 }

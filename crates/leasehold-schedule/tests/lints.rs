@@ -4,7 +4,7 @@ mod common;
 
 use common::schedule;
 use leasehold_schedule::LintRule::{
-    BothDays, EitherDay, EveryMinute, LostInGap, OpenStep, ShiftedByGap, StepBeyondRange, UnevenStep, UnusedZone,
+    BothDays, EitherDay, EveryOne, LostInGap, OpenStep, ShiftedByGap, StepBeyondRange, UnevenStep, UnusedZone,
 };
 use leasehold_schedule::{LintRule, Schedule};
 
@@ -21,8 +21,21 @@ fn message(text: &str, zone: &str) -> String {
 #[test]
 fn common_schedules_surprise_nobody() {
     for text in [
-        "0 4 * * *", "*/5 * * * *", "0 * * * *", "0 9 * * MON-FRI", "@daily", "@weekly", "15 10 1 * *", "0 0 L * *",
-        "0 9-17/2 * * *", "*/30 * * * * *", "0 */6 * * *", "15m", "0 0 1 */3 *", "0 18 * * 5L", "* * * * *",
+        "0 4 * * *",
+        "*/5 * * * *",
+        "0 * * * *",
+        "0 9 * * MON-FRI",
+        "@daily",
+        "@weekly",
+        "15 10 1 * *",
+        "0 0 L * *",
+        "0 9-17/2 * * *",
+        "*/30 * * * * *",
+        "0 */6 * * *",
+        "15m",
+        "0 0 1 */3 *",
+        "0 18 * * 5L",
+        "* * * * *",
     ] {
         assert_eq!(rules(text, "UTC"), [], "{text}");
     }
@@ -74,7 +87,8 @@ fn both_sorts_of_days_say_how_they_go_together() {
     );
     assert_eq!(rules("0 9 L * MON-FRI", "UTC"), [EitherDay]);
     assert_eq!(rules("0 9 1-7 * */7", "UTC"), [BothDays, StepBeyondRange]);
-    assert!(message("0 9 */5,1 * 1", "UTC").contains("a day must match both"));
+    let both = &schedule("0 9 */5 * 1", "UTC").lints()[0];
+    assert!(both.to_string().ends_with("a day must match both; let neither start with * if one is enough"), "{both}");
 }
 
 #[test]
@@ -95,14 +109,16 @@ fn steps_that_do_not_come_out_even_are_told() {
         message("5/15 * * * *", "UTC"),
         "minute 5/15 is read as 5-59/15; write that to be understood elsewhere too"
     );
-    assert_eq!(rules("*/20 0/4 0 * * *".replace(" 0 *", " * *").as_str(), "UTC"), [OpenStep]);
+    assert_eq!(rules("0 0/4 * * *", "UTC"), [OpenStep]);
 }
 
 #[test]
-fn every_minute_of_an_hour_is_told() {
-    assert_eq!(message("* 4 * * *", "UTC"), "minute * with hour 4 means every minute of it; write 0 for once an hour");
-    assert_eq!(rules("0-59 4 * * *", "UTC"), [EveryMinute]);
+fn every_minute_of_an_hour_and_every_second_of_a_minute_are_told() {
+    assert_eq!(message("* 4 * * *", "UTC"), "minute * with hour 4 means every minute of it; write 0 for once");
+    assert_eq!(rules("0-59 4 * * *", "UTC"), [EveryOne]);
+    assert_eq!(message("* 0 4 * * *", "UTC"), "second * with minute 0 means every second of it; write 0 for once");
     assert_eq!(rules("* * 1 * *", "UTC"), []);
+    assert_eq!(rules("* * * * * *", "UTC"), []);
 }
 
 #[test]

@@ -13,14 +13,14 @@ const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 fn some_schedules(seed: u64, count: usize) -> impl Iterator<Item = (Schedule, Random)> {
     let zones = zones();
     let mut random = Random(seed);
-    let mut any = move || loop {
+    let any = move || loop {
         let text = expression(&mut random);
         let zone = random.one_of(&zones).iana_name().unwrap();
         if let Ok(schedule) = Schedule::parse(&text, Some(zone)) {
             return (schedule, Random(random.number()));
         }
     };
-    std::iter::repeat_with(move || any()).take(count)
+    std::iter::repeat_with(any).take(count)
 }
 
 #[test]
