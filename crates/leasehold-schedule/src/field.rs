@@ -245,10 +245,7 @@ impl Parser<'_> {
 
     /// `*`, `a`, `a-b` and each with a step.
     fn numbers(&self, text: &str, upper: &str) -> Result<Item, ScheduleError> {
-        let (numbers, step) = match upper.split_once('/') {
-            None => (upper, None),
-            Some((numbers, step)) => (numbers, Some(self.step(text, step)?)),
-        };
+        let (numbers, step) = upper.split_once('/').map_or((upper, None), |(numbers, step)| (numbers, Some(step)));
         let (lowest, highest) = self.kind.bounds();
         let (form, first, last) = if numbers == "*" {
             (Form::Star, lowest, highest)
@@ -258,12 +255,10 @@ impl Parser<'_> {
         } else {
             let number = self.value(text, numbers)?;
             let number = if self.kind == Kind::DayOfWeek { number % 7 } else { number };
-            match step {
-                None => (Form::One, number, number),
-                Some(_) => (Form::From, number, highest),
-            }
+            if step.is_some() { (Form::From, number, highest) } else { (Form::One, number, number) }
         };
-        Ok(Item::Numbers { form, first, last, step: step.unwrap_or(1) })
+        let step = step.map_or(Ok(1), |step| self.step(text, step))?;
+        Ok(Item::Numbers { form, first, last, step })
     }
 
     fn range(&self, text: &str, first: &str, last: &str) -> Result<(u8, u8), ScheduleError> {

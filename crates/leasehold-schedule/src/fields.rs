@@ -82,7 +82,8 @@ fn add(set: &mut Set, number: u8) {
 fn count(given: usize) -> ScheduleError {
     let wanted = "5 fields (minute, hour, day of the month, month, day of the week), or 6 with seconds first";
     ScheduleError::new(match given {
-        0..=4 => format!("it has {given} fields; give {wanted}, or a duration such as 15m"),
+        1 => format!("it is one word; give {wanted}, a duration such as 15m, or a macro such as @daily"),
+        2..=4 => format!("it has {given} fields; give {wanted}, or a duration such as 15m"),
         7 => format!("it has 7 fields, and years can't be given; give {wanted}"),
         _ => format!("it has {given} fields; give {wanted}"),
     })

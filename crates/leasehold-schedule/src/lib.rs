@@ -58,8 +58,9 @@
 //! # How sure
 //!
 //! `tests/zones.rs` compares the ticks in every zone there is, around a change of its clocks from 2005 up to 2037, with
-//! a search that looks at every minute. It does so around each change of each zone, which takes minutes, with
-//! `cargo test -p leasehold-schedule --test zones -- --ignored`.
+//! a search that looks at every minute. With `cargo test -p leasehold-schedule -- --ignored` it does so around each
+//! change of each zone, and `tests/properties.rs` goes through all that is known of clocks since 1800; that takes some
+//! minutes.
 
 mod cron;
 mod days;
