@@ -116,6 +116,9 @@ impl Teller {
             more => format!(", {more} ahead of us"),
         };
         if !self.waiting.is_hidden() {
+            if self.waiting.is_finished() {
+                self.waiting.reset();
+            }
             self.waiting.set_message(format!(
                 "waiting for {name}, {} so far: {}{ahead}",
                 span(waited),
@@ -131,7 +134,6 @@ impl Teller {
     pub fn begin_waiting(&self) {
         self.told_waiting.store(false, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
-        self.waiting.reset();
     }
 
     /// It was got, or is not waited for any more.
