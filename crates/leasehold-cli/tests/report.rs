@@ -175,27 +175,24 @@ fn an_interruption_is_told_apart_from_an_end() {
 #[test]
 fn it_is_written_before_the_signal_of_a_terminal_ends_us() {
     let bench = Bench::new();
-    let leasehold = env!("CARGO_BIN_EXE_leasehold");
-    // `script` gives it a terminal, on which the job presses Ctrl-C.
-    let press = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b'\\x03')";
-    if Command::new("python3").args(["-c", "import pty"]).status().is_ok_and(|status| status.success()) {
-        let _ = press;
-        let spawn = "import os, pty, sys, time\n\
-            pid, terminal = pty.fork()\n\
-            if pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n\
-            while not os.path.exists('up'): time.sleep(0.01)\n\
-            os.write(terminal, b'\\x03')\n\
-            _, status = os.waitpid(pid, 0)\n\
-            print(os.WTERMSIG(status))";
-        let mut command = Command::new("python3");
-        command.args(["-c", spawn, leasehold, "run", "a", "--report", "report.json", "--"]);
-        command.args(["sh", "-c", "echo >up; exec sleep 1000"]).env("LEASEHOLD_STORE", bench.url());
-        let output = ran(command.current_dir(bench.path(".")));
-        assert_eq!(output.stdout.trim(), "2", "{output:?}");
-        let told = report(&bench);
-        assert_eq!((&told["outcome"], &told["exit_code"]), (&"interrupted".into(), &130.into()));
-        assert_eq!(told["child"], json!({ "signal": 2, "name": "SIGINT" }));
+    let press = "import os, pty, sys, time\n\
+        pid, terminal = pty.fork()\n\
+        if pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n\
+        while not os.path.exists('up'): time.sleep(0.01)\n\
+        os.write(terminal, b'\\x03')\n\
+        print(os.WTERMSIG(os.waitpid(pid, 0)[1]))";
+    let mut python = Command::new("python3");
+    if !python.arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return; // nothing else here makes a terminal; the warden's tests do without the report
     }
+    let mut python = Command::new("python3");
+    python.args(["-c", press, env!("CARGO_BIN_EXE_leasehold"), "run", "a", "--report", "report.json", "--"]);
+    python.args(["sh", "-c", "echo >up; exec sleep 1000"]).env("LEASEHOLD_STORE", bench.url());
+    let output = ran(python.current_dir(bench.path(".")));
+    assert_eq!(output.stdout.trim(), "2", "{output:?}");
+    let told = report(&bench);
+    assert_eq!((&told["outcome"], &told["exit_code"]), (&"interrupted".into(), &130.into()));
+    assert_eq!(told["child"], json!({ "signal": 2, "name": "SIGINT" }));
 }
 
 #[test]
@@ -288,7 +285,6 @@ fn a_file_that_cannot_be_written_is_an_error_before_anything_runs() {
         ("directory", "is a directory"),
         ("none/report.json", "No such file"),
         ("report.json/x", "Not a directory"),
-        ("", "No such file"),
         ("loop", "symbolic links"),
         ("/dev/fd/77", "No such file"),
         ("fifo", "No such device"), // that nobody reads
@@ -319,13 +315,18 @@ fn what_cannot_be_replaced_gets_one_object_at_the_end() {
     assert_eq!(serde_json::from_str::<Value>(object).unwrap()["outcome"], "done");
     assert!(fs::symlink_metadata("/dev/stdout").unwrap().is_symlink(), "still there");
 
-    let script = "\"$0\" run a --report /dev/fd/3 -- sh -c 'echo own; ls /proc/self/fd >fds' 3>&1 >other";
-    let mut command = Command::new("sh");
-    command.args(["-c", script, env!("CARGO_BIN_EXE_leasehold")]).env("LEASEHOLD_STORE", bench.url());
-    let third = ran(command.current_dir(bench.path(".")));
-    assert_eq!(third.json()["outcome"], "done");
+    // The job has the caller's third descriptor, and none of ours.
+    let third = |options: &str| {
+        let job = "sh -c 'echo own; ls /proc/self/fd >fds'";
+        let script = format!("\"$0\" run a {options} -- {job} 3>&1 >other");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_leasehold")]).env("LEASEHOLD_STORE", bench.url());
+        (ran(command.current_dir(bench.path("."))), fs::read_to_string(bench.path("fds")).unwrap())
+    };
+    let (told, fds) = third("--report /dev/fd/3");
+    assert_eq!(told.json()["outcome"], "done");
     assert_eq!(fs::read_to_string(bench.path("other")).unwrap(), "own\n");
-    assert_eq!(fs::read_to_string(bench.path("fds")).unwrap(), "0\n1\n2\n3\n4\n", "4 is ls's own");
+    assert_eq!(fds, third("").1);
 
     assert_eq!(bench.run(["run", "a", "--report", "/dev/null", "--", "true"]).code, 0);
     // Where the end can't be written, that is told, and the job's result stays.
