@@ -318,7 +318,7 @@ fn ctrl_z_past_the_deadline_of_a_daemon() {
     }
     terminal.expect("up2");
     terminal.press(CTRL_C);
-    terminal.expect("> "); // bash drops what is typed before
+    terminal.expect("> "); // a reader that dies may take what is typed at once along
     terminal.expect_code(130);
     terminal.until_nothing_runs();
 }
