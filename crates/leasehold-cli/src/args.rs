@@ -204,9 +204,9 @@ pub struct RunArgs {
     /// Who waits stands in a queue, first come, first served. Without this, a lock that is held is not waited for.
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = duration)]
     pub wait: Option<Option<Duration>>,
-    /// Run CMD for ever, in one place: after a loss of the lock queue for it again, and start CMD anew
+    /// For a daemon: after a loss of the lock queue again, and start CMD anew
     ///
-    /// For a daemon of which there must be one. It queues as with --wait; a store that is away is waited for, from the
+    /// For one of which there must be one. It queues as with --wait; a store that is away is waited for, from the
     /// start. If the lock is lost, or --max-hold is over, CMD is stopped and started again once the lock is got again.
     /// It ends when CMD ends by itself, with CMD's exit code (a supervisor starts both anew), or by TERM, INT or QUIT.
     #[arg(long)]
@@ -276,9 +276,9 @@ pub struct RunArgs {
     /// Exit code for "another holds the lock"; 0 to make a skip a success
     #[arg(long, value_name = "N", default_value = "75", value_parser = exit_code)]
     pub held_exit_code: u8,
-    /// Write in JSON how it went into this file: our outcome, and the job's apart
+    /// Write into this file, in JSON, how it went
     ///
-    /// Replaced as a whole at the start, where it says that we run, and at the end; a file that can't be written is an
+    /// Our outcome and the job's stand apart; see below. The file is replaced as a whole at the start, where it says that we run, and at the end; one that can't be written is an
     /// error before anything runs (78). A pipe or device, as /dev/stdout or /dev/fd/3, gets one object at the end.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,

@@ -10,7 +10,7 @@ use std::{ffi::OsStr, fs};
 
 use common::{Bench, Ran, ran};
 
-const VERBS: [&str; 7] = ["run", "status", "ls", "release", "doctor", "completions", "man"];
+const VERBS: [&str; 8] = ["run", "status", "ls", "watch", "release", "doctor", "completions", "man"];
 
 #[test]
 fn status_tells_of_a_free_lock() {
@@ -153,6 +153,10 @@ fn a_bad_command_line_is_64_with_one_clear_error() {
         (&["run", "a", "--max-hold", "0s", "--", "true"], &["--max-hold", "0s", "more than nothing"]),
         (&["run", "a", "--wait=soon", "--", "true"], &["--wait", "soon", "for example 90s"]),
         (&["run", "a", "--wait", "5s", "true"], &["--wait=5s"]),
+        (&["run", "a", "--forever", "--wait=5s", "--", "true"], &["--forever", "--wait=5s", "take one of them out"]),
+        (&["run", "a", "--forever", "--report"], &["--report"]),
+        (&["watch"], &["<NAME>"]),
+        (&["watch", "a\u{1b}b"], &["control character", "\\u{1b}"]),
         (&["run", "a", "--held-exit-code", "256", "--", "true"], &["--held-exit-code", "256", "0 to 255"]),
         (&["run", "a", "-v", "-q", "--", "true"], &["--verbose", "--quiet"]),
         (&["ls", "--store", "postgress://h/d"], &["postgress", "sqlite"]),
@@ -327,6 +331,10 @@ fn the_help_of_run_tells_what_the_job_sees_and_all_exit_codes() {
     for code in [64, 69, 70, 75, 76, 77, 78, 126, 127] {
         ran.says(&[&format!("\n  {code} ")]);
     }
+    ran.says(&["--forever", "--report <FILE>", "\nReport:\n"]);
+    for outcome in ["running", "done", "held", "lost", "interrupted", "not_started", "unavailable", "failed"] {
+        ran.says(&[&format!("{outcome} ")]);
+    }
 }
 
 #[test]
@@ -348,7 +356,13 @@ fn completions_can_be_loaded() {
 fn the_manual_has_a_page_for_each_verb() {
     let bench = Bench::new();
     bench.run(["man"]).says(&[".TH leasehold 1", "EXAMPLES", "leasehold\\-run(1)"]);
-    bench.run(["man", "run"]).says(&["leasehold\\-run", ".SH EXIT CODES", "LEASEHOLD_TOKEN"]);
+    bench.run(["man", "run"]).says(&[
+        "leasehold\\-run",
+        ".SH EXIT CODES",
+        ".SH REPORT",
+        "LEASEHOLD_TOKEN",
+        "\\-\\-forever",
+    ]);
     bench.run(["man", "--dir", "."]).says(&[]);
     assert!(bench.path("leasehold.1").exists());
     for verb in VERBS {

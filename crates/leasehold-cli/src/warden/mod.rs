@@ -12,6 +12,8 @@
 //!   end, and when it is killed. A renewal is a store to that page and nothing else.
 //! - The **warden** holds the job to these instants. It needs nothing of the wrapper for that, so a wrapper that is
 //!   stopped, hangs or starves can't let its job outlive the lease; and one that dies takes the job along.
+//! - With `--forever` one warden serves one run after another. The page is cleared in between: a deadline is always one
+//!   of the hold under which a job runs.
 //! - Should the *warden* die, its descendants fall to the wrapper, which kills them. Should it be stopped, the
 //!   wrapper continues it.
 //!

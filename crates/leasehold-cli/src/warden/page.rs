@@ -247,3 +247,18 @@ impl Deadlines {
         let _ = message::send(self.socket.as_raw_fd(), &Message::Poke);
     }
 }
+
+/// For tests of those who set deadlines.
+#[cfg(test)]
+impl Deadlines {
+    /// Deadlines that nobody watches.
+    pub fn unwatched() -> Deadlines {
+        let (socket, _nobody) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        Deadlines::new(Page::map().unwrap(), Arc::new(socket.into()), Duration::ZERO)
+    }
+
+    /// When the job is told to end.
+    pub fn term_at(&self) -> u64 {
+        self.page.due().term_at
+    }
+}

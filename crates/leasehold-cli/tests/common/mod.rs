@@ -4,12 +4,18 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
-use std::sync::Arc;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use leasehold::{Attempt, Claim, Ended, HolderId, LeaseKey, LockName, Store, stores};
+use leasehold_testkit::process::eventually;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// A directory with a store in it, in which the command is started.
@@ -87,6 +93,76 @@ impl Bench {
         panic!("nobody waits for {name}")
     }
 }
+
+/// A command that goes on in the background, until dropped.
+pub struct Going {
+    /// The process.
+    pub child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Going {
+    /// Starts `command`; its stdout is read here.
+    pub fn start(command: &mut Command) -> Going {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        // Ends with the process, or when nobody listens any more.
+        thread::spawn(move || stdout.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        Going { child, lines }
+    }
+
+    /// Waits for the next line on stdout.
+    #[track_caller]
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(LIMIT).expect("another line")
+    }
+
+    /// Waits for the next line on stdout that is JSON, which it must be.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        let line = self.line();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Demands that nothing is written for `span`.
+    #[track_caller]
+    pub fn is_quiet(&self, span: Duration) {
+        if let Ok(line) = self.lines.recv_timeout(span) {
+            panic!("{line}");
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn send(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits for its end: its exit code, or 1000 + n where signal n ended it; and what it wrote to stderr.
+    #[track_caller]
+    pub fn end(mut self) -> (i32, String) {
+        let mut status = None;
+        eventually("it ends", LIMIT, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.unwrap();
+        let code = status.code().or_else(|| status.signal().map(|signal| 1000 + signal)).unwrap();
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (code, stderr)
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// More than anything takes on a loaded machine.
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// Somebody who waits for a lock, until dropped.
 pub struct Waiter(Child);

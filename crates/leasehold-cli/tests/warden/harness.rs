@@ -90,7 +90,7 @@ impl Lease {
 
     /// `leasehold run`, to be given a job.
     pub fn run(&self) -> Wrapped<'_> {
-        Wrapped { lease: self, ttl: "30s", grace: "300ms", options: Vec::new(), outer: None }
+        Wrapped { lease: self, store: "store", ttl: "30s", grace: "300ms", options: Vec::new(), outer: None }
     }
 }
 
@@ -98,6 +98,7 @@ impl Lease {
 #[derive(Clone)]
 pub struct Wrapped<'a> {
     lease: &'a Lease,
+    store: &'a str,
     ttl: &'a str,
     grace: &'a str,
     options: Vec<&'a str>,
@@ -105,6 +106,12 @@ pub struct Wrapped<'a> {
 }
 
 impl<'a> Wrapped<'a> {
+    /// The store's file, in the test's directory.
+    pub fn store(mut self, store: &'a str) -> Self {
+        self.store = store;
+        self
+    }
+
     pub fn ttl(mut self, ttl: &'a str) -> Self {
         self.ttl = ttl;
         self
@@ -134,7 +141,7 @@ impl<'a> Wrapped<'a> {
     /// The job is a command.
     pub fn command(&self, job: &[&str]) -> Prepared {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let store = format!("sqlite://{}", self.lease.file("store").display());
+        let store = format!("sqlite://{}", self.lease.file(self.store).display());
         let run = ["run", "job", "--store", &store, "--ttl", self.ttl, "--kill-after", self.grace];
         let all = [env!("CARGO_BIN_EXE_leasehold")].iter().chain(&run).chain(&self.options).chain(&["--"]).chain(job);
         let all: Vec<&str> = all.copied().collect();

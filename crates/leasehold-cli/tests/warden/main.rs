@@ -7,6 +7,7 @@ mod codes;
 mod deadline;
 mod faithful;
 mod first_process;
+mod forever;
 mod harness;
 mod leftovers;
 mod loss_of_wrapper;

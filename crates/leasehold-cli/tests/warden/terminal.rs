@@ -304,6 +304,25 @@ fn ctrl_z_past_the_deadline() {
     terminal.expect_code(76);
 }
 
+/// `--forever`, stopped by Ctrl-Z for longer than the lease: `fg` brings another run, with the terminal and its keys.
+#[test]
+fn ctrl_z_past_the_deadline_of_a_daemon() {
+    let mut terminal = Terminal::with_shell();
+    terminal.type_line("$SHORT --forever -- sh -c 'echo up$((1+1)); read a; exit 4'");
+    for _ in 0..2 {
+        terminal.expect("up2");
+        terminal.press(CTRL_Z);
+        terminal.expect("Stopped");
+        until("wrapper and warden are left", || terminal.running().len() <= 2);
+        terminal.type_line("fg");
+    }
+    terminal.expect("up2");
+    terminal.press(CTRL_C);
+    terminal.expect("> "); // a reader that dies may take what is typed at once along
+    terminal.expect_code(130);
+    terminal.until_nothing_runs();
+}
+
 #[test]
 fn a_background_job_that_reads_is_stopped_until_fg() {
     let mut terminal = Terminal::with_shell();

@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use leasehold::HolderId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// More than links to links are worth following; as many as the kernel follows.
-const LINKS: u32 = 40;
-
 /// How long a pipe that is full is waited for: its reader may have gone to sleep for good.
 const PATIENCE_MS: u16 = 1000;
 
@@ -36,7 +33,7 @@ impl ReportFile {
     /// # Errors
     /// It can be neither.
     pub fn open(path: &Path) -> io::Result<ReportFile> {
-        let place = match place(path, 0)? {
+        let place = match place(path)? {
             Some(file) => Place::File(file),
             // Appending, for where stdout is a file the job writes to it as well. A fifo that nobody reads is an error,
             // not a reason to wait.
@@ -78,7 +75,7 @@ impl ReportFile {
 
 /// Where a file's new text is to take its name; none for what is no file, or is behind a descriptor as `/dev/stdout`
 /// is: there the name is the kernel's.
-fn place(path: &Path, links: u32) -> io::Result<Option<PathBuf>> {
+fn place(path: &Path) -> io::Result<Option<PathBuf>> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(path.to_owned())),
@@ -95,10 +92,11 @@ fn place(path: &Path, links: u32) -> io::Result<Option<PathBuf>> {
         return Ok(None);
     }
     if found.is_symlink() {
-        if links == LINKS {
-            return Err(io::Error::from_raw_os_error(libc::ELOOP));
-        }
-        return place(&directory.join(fs::read_link(path)?), links + 1);
+        // The kernel is asked first: it refuses endless links, and those that others left in a directory like /tmp.
+        return match fs::metadata(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => place(&directory.join(fs::read_link(path)?)),
+        };
     }
     Ok(found.is_file().then(|| path.to_owned()))
 }

@@ -138,6 +138,9 @@ impl Teller {
             more => format!(", {more} ahead of us"),
         };
         if !self.waiting.is_hidden() {
+            if self.waiting.is_finished() {
+                self.waiting.reset();
+            }
             self.waiting.set_message(format!(
                 "waiting for {name}, {} so far: {}{ahead}",
                 span(waited),
@@ -153,7 +156,6 @@ impl Teller {
     pub fn begin_waiting(&self) {
         self.told_waiting.store(false, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
-        self.waiting.reset();
     }
 
     /// It was got, or is not waited for any more.
@@ -198,5 +200,50 @@ pub fn who_has(holding: &Holding) -> String {
         None => {
             format!("held back for {} more after its last run by {}", span(holding.remaining), plain(&holding.label))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use leasehold::{FencingToken, LockName};
+
+    use super::*;
+    use crate::args::{Cli, Verb};
+
+    fn teller() -> (Teller, Deadlines) {
+        let Verb::Run(args) = Cli::try_parse_from(["leasehold", "run", "a", "--", "true"]).unwrap().verb else {
+            panic!()
+        };
+        let deadlines = Deadlines::unwatched();
+        (Teller::new(&args, deadlines.clone()), deadlines)
+    }
+
+    /// Validities that end in some seconds from the hour of this machine's start.
+    fn at(second: u64) -> Moment {
+        Moment::from_nanos((3600 + second) * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_late_word_about_an_earlier_hold_moves_no_deadline() {
+        let (teller, deadlines) = teller();
+        let name = LockName::new("a").unwrap();
+        let (earlier, later) = (HolderId::fresh(), HolderId::fresh());
+        let granted = |holder, valid_until| {
+            let (token, waited) = (FencingToken::new(1), Duration::ZERO);
+            teller.tell(&Event::Acquired { name: &name, holder, token, waited, valid_until });
+            deadlines.term_at()
+        };
+        let renewed = |holder, valid_until| {
+            teller.tell(&Event::Renewed { name: &name, holder, valid_until, margin: Duration::ZERO });
+            deadlines.term_at()
+        };
+        let first = granted(earlier, at(30));
+        assert!(renewed(earlier, at(40)) > first);
+        let second = granted(later, at(20));
+        assert!(second < first, "a new hold has its own, sooner or not");
+        assert_eq!(renewed(earlier, at(50)), second, "longer than the lease");
+        assert_eq!(renewed(earlier, at(10)), second, "shorter than the lease");
+        assert!(renewed(later, at(60)) > first);
     }
 }

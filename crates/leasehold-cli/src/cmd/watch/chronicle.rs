@@ -52,11 +52,17 @@ impl Chronicle {
         News::new(event, &self.name, found)
     }
 
+    /// Whether what is left of a hold is of one that nobody saw. Before any hold was seen only a minimum hold shows it: a
+    /// free lock that somebody waits for may have an old token.
+    fn is_of_an_unseen_hold(&self, left: &Holding) -> bool {
+        self.token.map_or_else(|| is_kept(Some(left)), |token| left.token > token)
+    }
+
     fn compare(&self, before: &Seen, found: Option<&Holding>, now: Moment) -> Vec<News> {
         let (held, holds) = (before.hold(), hold(found));
         let same = held.is_some_and(|held| holds.is_some_and(|holds| holds.holder == held.holder));
         let ended = held.filter(|_| !same);
-        let left = found.filter(|found| holds.is_none() && self.token.is_some_and(|token| found.token > token));
+        let left = found.filter(|found| holds.is_none() && self.is_of_an_unseen_hold(found));
         let revoked = |hold: Option<&Holding>| hold.is_some_and(|hold| hold.revoked);
         let waiting = |found: Option<&Holding>| found.map_or(0, |found| found.waiting);
         let (was, is) = (before.found.as_ref(), found);
@@ -166,6 +172,8 @@ mod tests {
             (vec![Some(held(1)), kept(2)], vec![vec![Start], vec![Ended, Missed, Kept]]),
             (vec![kept(1), kept(2)], vec![vec![Start], vec![Missed, Kept]]),
             (vec![Some(held(1)), None, next(7)], vec![vec![Start], vec![Ended], vec![Missed, Waiting]]),
+            (vec![None, kept(2)], vec![vec![Start], vec![Missed, Kept]]),
+            (vec![None, next(2), Some(held(3))], vec![vec![Start], vec![Waiting], vec![Acquired, Waiting]]),
             // Another file with a clock behind: no hold of it was missed.
             (vec![Some(held(9)), None, kept(1)], vec![vec![Start], vec![Ended], vec![Kept]]),
         ];
