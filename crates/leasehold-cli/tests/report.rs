@@ -52,6 +52,7 @@ fn a_job_that_ends_is_done_whatever_its_code() {
         let mut fields: Vec<&str> = object.keys().map(String::as_str).collect();
         fields.sort_unstable();
         let known = [
+            "attempt",
             "child",
             "ended_at",
             "exit_code",
@@ -64,6 +65,7 @@ fn a_job_that_ends_is_done_whatever_its_code() {
             "reason",
             "runs",
             "started_at",
+            "tick",
             "token",
             "waited_ms",
         ];

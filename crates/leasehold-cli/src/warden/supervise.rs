@@ -277,7 +277,8 @@ impl Warden {
                 if order {
                     self.asked = Some(Fatal { signal: signal as i32, by_terminal });
                 }
-                if self.found.terminal_told_job(signal, code) {
+                // A job that isn't there yet has been told nothing by anybody.
+                if self.found.terminal_told_job(signal, code) && self.page.job().is_some() {
                     return;
                 }
                 let second = order && self.ordered;
