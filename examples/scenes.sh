@@ -1,5 +1,5 @@
 #!/bin/sh
-# Four scenes with locks, as a shell sees them. The output is the same each time: see scenes.txt.
+# Eight scenes with locks, as a shell sees them. The output is the same each time: see scenes.txt.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -45,3 +45,33 @@ until_exists four
 kill -TERM $!
 wait $!
 echo "   interrupted: $?, then $(state scope)"
+
+echo '5. A nightly run is one run, however many machines start it and however late they come.'
+for machine in 1 2 3; do
+  leasehold run nightly --once-per '0 0 1 1 *' -- sh -c "echo '   machine $machine runs it'" 2>"$dir/told"
+  echo "   machine $machine: $?$(sed 's/.*\(was done before; not run\)/, \1/' "$dir/told")"
+done
+
+echo '6. A piece of work is done once; if it fails it is tried again.'
+for delivery in 1 2 3; do
+  leasehold run billing --once-key invoice-2931 --retry-failed -- sh -c '[ "$LEASEHOLD_ATTEMPT" -gt 1 ]' 2>"$dir/told"
+  echo "   delivery $delivery: $?$(sed 's/.*\(was done before; not run\)/, \1/' "$dir/told")"
+done
+
+echo '7. Two at a time, and no more.'
+pool='leasehold run pool --permits 2'
+$pool -- sh -c "touch $dir/seven-1; while [ ! -e $dir/go ]; do sleep 0.02; done; echo '   one of two is done'" &
+$pool -- sh -c "touch $dir/seven-2; while [ ! -e $dir/go ]; do sleep 0.02; done; echo '   one of two is done'" &
+until_exists seven-1
+until_exists seven-2
+$pool -- echo 'never' 2>/dev/null
+echo "   a third: $?"
+touch "$dir/go"
+wait
+$pool -- echo '   a third, now'
+
+echo '8. Two locks at once: both or none, in whatever order they are asked for.'
+leasehold run stock --also orders --wait -q -- echo '   one has both' &
+leasehold run orders --also stock --wait -q -- echo '   one has both' &
+wait
+leasehold run orders -- sh -c "leasehold run stock --also orders -- echo never 2>/dev/null; echo \"   one is held: \$?, and the other is \$(leasehold status stock --json | sed -n 's/.*\"state\": \"\(.*\)\".*/\1/p')\""
