@@ -55,6 +55,8 @@
 pub mod blocking;
 mod error;
 mod event;
+#[cfg(feature = "fence-rusqlite")]
+pub mod fence;
 mod finding;
 mod guard;
 mod hold;
