@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, FileControl, ffi, params};
 
 use super::fault::Fault;
 use super::hex::Hex;
-use super::place::{Files, Place};
+use super::place::{Place, Still};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{FencingToken, LeaseKey};
 use crate::name::Namespace;
@@ -46,12 +46,16 @@ fn schema_of(db: &Connection, file: &Path) -> Result<Option<String>> {
     let Some(there) = place.files().map_err(unseen)? else {
         return if place.exists().map_err(unseen)? { Err(Fault::Torn.told(file)) } else { Ok(None) };
     };
-    let schemas = schemas(db).map_err(|error| failed(error, file))?;
-    if let Some((schema, _)) = schemas.iter().find(|(_, files)| *files == there) {
-        return Ok(Some(schema.clone()));
+    let mut has_another_log = false;
+    for (schema, place) in schemas(db).map_err(|error| failed(error, file))? {
+        match place.still_has(&there) {
+            Ok(Still::Same) => return Ok(Some(schema)),
+            Ok(Still::Torn) => has_another_log = true,
+            Ok(Still::Replaced) | Err(_) => {}
+        }
     }
-    if schemas.iter().any(|(_, files)| files.db == there.db) {
-        return Err(Fault::Elsewhere.told(file)); // A hard link: it has a log of its own.
+    if has_another_log {
+        return Err(Fault::Elsewhere.told(file)); // A hard link: it is locked in its own log only.
     }
     let shown = file.display().to_string();
     Err(Error::invalid(format!(
@@ -62,16 +66,15 @@ fn schema_of(db: &Connection, file: &Path) -> Result<Option<String>> {
 }
 
 /// The connection's databases that are files, by the names that they have in it.
-fn schemas(db: &Connection) -> rusqlite::Result<Vec<(String, Files)>> {
+fn schemas(db: &Connection) -> rusqlite::Result<Vec<(String, Place)>> {
     let mut list = db.prepare("pragma database_list")?;
     let mut rows = list.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         // One without a path is in memory, or temporary.
         let path = row.get_ref(2)?.as_bytes_or_null()?.filter(|path| !path.is_empty());
-        let place = path.and_then(|path| Place::resolve(Path::new(OsStr::from_bytes(path))).ok());
-        if let Some(files) = place.and_then(|place| place.files().ok().flatten()) {
-            found.push((row.get(1)?, files));
+        if let Some(place) = path.and_then(|path| Place::resolve(Path::new(OsStr::from_bytes(path))).ok()) {
+            found.push((row.get(1)?, place));
         }
     }
     Ok(found)
