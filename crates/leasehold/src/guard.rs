@@ -8,13 +8,9 @@ use crate::event::Event;
 use crate::hold::Hold;
 pub use crate::hold::LossReason;
 use crate::keeper::{Cleanup, Undo};
-#[cfg(feature = "fence-rusqlite")]
-use crate::lease::LeaseKey;
 use crate::lease::{Ended, FencingToken, HolderId, Release};
 use crate::locks::Client;
 use crate::name::LockName;
-#[cfg(feature = "fence-rusqlite")]
-use crate::store::Tables;
 use crate::tick::{Tick, Verdict};
 use crate::validity::Moment;
 
@@ -32,8 +28,8 @@ use crate::validity::Moment;
 /// for all that is under way.
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
-    client: Arc<Client>,
-    hold: Arc<Hold>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) hold: Arc<Hold>,
     /// What is said of the work when it is given back.
     verdict: Verdict,
     /// The store has answered the release: nothing is left to do for the drop.
@@ -165,28 +161,6 @@ impl Guard {
     /// Once called it is so: dropping this future leaves the rest to the background.
     pub async fn not_started(self) -> Result<Released> {
         self.release_as(Verdict::NotStarted).await
-    }
-
-    /// Where a transaction finds the lease, if one can.
-    #[cfg(feature = "fence-rusqlite")]
-    pub(crate) fn tables(&self) -> Option<Tables> {
-        self.client.store.tables()
-    }
-
-    /// What names the lease in the store.
-    #[cfg(feature = "fence-rusqlite")]
-    pub(crate) fn key(&self) -> &LeaseKey {
-        &self.hold.key
-    }
-
-    /// The store was seen to have the lease no longer: the same as if a renewal had been told so.
-    #[cfg(feature = "fence-rusqlite")]
-    pub(crate) fn found_gone(&self) {
-        self.hold.die();
-        if self.hold.tell(LossReason::Gone) {
-            let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
-            self.client.observe(&Event::Lost { name, holder, reason: &LossReason::Gone });
-        }
     }
 
     async fn release_as(mut self, verdict: Verdict) -> Result<Released> {

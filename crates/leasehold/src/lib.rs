@@ -36,6 +36,7 @@
 //! | what you hold, and losing it | [`Guard`], [`LossReason`] |
 //! | code without async | [`blocking`] |
 //! | what happens, as it happens | [`Observer`], [`Event`] |
+//! | refusing the write of a paused holder | `fence`, with the feature of your database's client |
 //! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
 //! | why a deadline is when it is | [`validity`] |
 //!
@@ -44,6 +45,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `sqlite` | locks in one SQLite file, for the processes of one machine |
+//! | `fence-rusqlite` | `sqlite`, and the module `fence`: a paused holder can't write in a transaction of a `rusqlite` connection any more |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
 //!
 //! Nothing is on by default but the memory store. Linux only so far: deadlines count on `CLOCK_BOOTTIME`. The futures

@@ -14,6 +14,7 @@
 pub mod rusqlite;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
 use crate::guard::Guard;
 use crate::hold::LossReason;
 
@@ -33,12 +34,22 @@ impl Guard {
         tx.fence(self)
     }
 
-    /// Says that a fence is of no use to a guard that is valid no longer. Asks nobody.
+    /// A fence is of no use to a guard that is valid no longer. Asks nobody.
     fn check_still_valid(&self) -> Result<()> {
         if self.is_valid() {
             return Ok(());
         }
         Err(self.stale(&self.loss().unwrap_or(LossReason::Expired)))
+    }
+
+    /// The store was seen to have the lease no longer: the same as if a renewal had been told so.
+    fn found_gone(&self) -> Error {
+        self.hold.die();
+        if self.hold.tell(LossReason::Gone) {
+            let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
+            self.client.observe(&Event::Lost { name, holder, reason: &LossReason::Gone });
+        }
+        self.stale(&LossReason::Gone)
     }
 
     fn stale(&self, reason: &LossReason) -> Error {
@@ -59,4 +70,48 @@ pub trait OpenTransaction<'guard>: sealed::Sealed {
 
 mod sealed {
     pub trait Sealed {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::marker::PhantomData;
+    use std::sync::Arc;
+
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::Locks;
+    use crate::stores::Memory;
+
+    /// A transaction of a client that has to be waited for, and which it wants to itself meanwhile.
+    #[derive(Default)]
+    struct Asynchronous {
+        asked: usize,
+    }
+
+    struct Fence<'guard>(PhantomData<&'guard Guard>);
+
+    impl<'guard: 'tx, 'tx> OpenTransaction<'guard> for &'tx mut Asynchronous {
+        type Answer = BoxFuture<'tx, Result<Fence<'guard>>>;
+
+        fn fence(self, guard: &'guard Guard) -> Self::Answer {
+            Box::pin(async move {
+                guard.check_still_valid()?;
+                self.asked += 1;
+                Ok(Fence(PhantomData))
+            })
+        }
+    }
+
+    impl sealed::Sealed for &mut Asynchronous {}
+
+    #[tokio::test]
+    async fn an_asynchronous_client_fits_the_same_method() {
+        let lock = Locks::over(Arc::new(Memory::default())).lock("job");
+        let guard = lock.try_acquire().await.unwrap().guard().unwrap();
+        let mut tx = Asynchronous::default();
+        let Fence(_) = guard.fence(&mut tx).await.unwrap();
+        assert_eq!(tx.asked, 1, "it can be committed: the fence keeps the guard, not the transaction");
+        guard.release().await.unwrap();
+    }
 }

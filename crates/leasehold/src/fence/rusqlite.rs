@@ -68,7 +68,6 @@ use super::OpenTransaction;
 use super::sealed::Sealed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
-use crate::hold::LossReason;
 use crate::lease::FencingToken;
 use crate::store::{Database, Tables};
 use crate::stores::sqlite::fence as lease;
@@ -155,16 +154,15 @@ impl Sealed for &Connection {}
 
 fn fence<'guard>(db: &Connection, guard: &'guard Guard) -> Result<Fence<'guard>> {
     check_begun(db)?;
-    let Some(Tables { database: Database::SqliteFile(file), namespace }) = guard.tables() else {
+    let Some(Tables { database: Database::SqliteFile(file), namespace }) = guard.client.store.tables() else {
         return Err(Error::invalid(
             "the lock is in a store that a SQLite transaction can't look into; call fence::rusqlite::register_fence before \
              the job starts and fence::rusqlite::fenced in its transactions",
         ));
     };
     guard.check_still_valid()?;
-    if !lease::holds(db, &file, &namespace, guard.key(), guard.token())? {
-        guard.found_gone();
-        return Err(guard.stale(&LossReason::Gone));
+    if !lease::holds(db, &file, &namespace, &guard.hold.key, guard.token())? {
+        return Err(guard.found_gone());
     }
     Ok(Fence { _guard: PhantomData })
 }
