@@ -18,7 +18,7 @@ use crate::validity::Moment;
 ///
 /// A guard is not a proof: a process can be paused between asking [`is_valid`](Self::is_valid) and acting
 /// on it. While it is valid no other guard for the name is; what you write to should check the
-/// [`token`](Self::token) as well, which covers the pause.
+/// [`token`](Self::token) as well, which covers the pause: in a transaction, by a fence (the module `fence`).
 ///
 /// # On drop
 /// Dropping a guard, by return, error, panic or cancellation, inside or outside a runtime, releases the

@@ -8,7 +8,7 @@
 //! | in the database that the job writes to, or in one that the same transaction can reach | [`Guard::fence`] | nobody is granted the lock from the fence to the commit |
 //! | anywhere else | `register_fence` before the job starts, `fenced` in its transaction | the resource knows the largest token, and refuses smaller ones |
 //!
-//! Both fail with [`ErrorKind::Stale`](crate::ErrorKind::Stale): let `?` carry it out of the transaction, which is rolled
+//! Both fail with [`ErrorKind::Stale`]: let `?` carry it out of the transaction, which is rolled
 //! back when it is dropped. A module for each client of a database has what belongs to it: so far [`rusqlite`].
 
 pub mod rusqlite;

@@ -1,4 +1,4 @@
-//! Fences in transactions of [`rusqlite`](::rusqlite).
+//! Fences in transactions of [`rusqlite`].
 //!
 //! # With the locks in a SQLite file too
 //!
