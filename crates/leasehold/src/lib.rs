@@ -20,6 +20,7 @@
 //!         guard.release().await?;
 //!     }
 //!     Outcome::Contended(other) => println!("{} has it", other.label),
+//!     Outcome::NotDue(why) => println!("{why}"), // Only of a tick or a key.
 //! }
 //!
 //! // … or wait in line, run, and release whatever happens.
