@@ -1,5 +1,5 @@
-//! A job is paused for longer than its TTL, right before it writes. Another takes over and writes. When the first goes on,
-//! its write is refused and rolled back: by its guard's fence, and by the token that the resource remembers.
+//! A job is paused for longer than its TTL, right before it writes. Another takes over and writes. When the first goes
+//! on, its write is refused and rolled back: by its guard's fence, and by the token that the resource remembers.
 
 use std::error::Error;
 use std::path::Path;

@@ -623,7 +623,7 @@ async fn a_release_inside_the_open_fence_fails_and_is_made_up_for() {
 // Processes that are really paused, and such that race.
 
 #[tokio::test]
-async fn m01_a_process_stopped_between_its_look_and_its_write_is_refused() {
+async fn l08_m01_a_process_stopped_between_its_look_and_its_write_is_refused() {
     for scene in Scene::both() {
         let (locks, writer) = (scene.locks(), scene.jobs());
         let mut paused = scene.worker("pause_in_the_fence", &[]);
@@ -694,7 +694,7 @@ fn is_free(dir: &Path) -> bool {
 }
 
 #[tokio::test]
-async fn m01_a_process_stopped_before_its_write_is_refused_by_the_resource() {
+async fn l08_m01_a_process_stopped_before_its_write_is_refused_by_the_resource() {
     let scene = Scene::new(Way::Attached);
     let locks = scene.locks();
     let mut jobs = scene.jobs();

@@ -1,7 +1,8 @@
 //! Fences: what a holder that was paused for too long can't get past.
 //!
-//! A lock can't help a process that is stopped between asking "is it still mine?" and its write. What is written to can:
-//! it refuses the write of whoever is the holder no longer, in the transaction of the write itself. There are two ways.
+//! A lock can't help a process that is stopped between asking "is it still mine?" and its write. What is written to
+//! can: it refuses the write of whoever is the holder no longer, in the transaction of the write itself. There are two
+//! ways.
 //!
 //! | the lease is | use | what holds the next one up |
 //! |---|---|---|
@@ -23,8 +24,8 @@ impl Guard {
     /// doesn't, nobody else is granted the lock before the transaction has ended, however long this process is paused.
     ///
     /// `tx` is a transaction of one of the clients in [`fence`](crate::fence), and there is said when it is best called
-    /// and what it holds up meanwhile. The fence that it answers borrows the guard, so that it can't be released while the
-    /// transaction is open.
+    /// and what it holds up meanwhile. The fence that it answers borrows the guard, so that it can't be released while
+    /// the transaction is open.
     ///
     /// # Errors
     /// - `Stale`: the lock is ours no longer. The transaction must be rolled back, which dropping it does.
@@ -58,7 +59,8 @@ impl Guard {
     }
 }
 
-/// A transaction, open in one of the clients that fences are made for: what [`Guard::fence`] takes. Implemented here only.
+/// A transaction, open in one of the clients that fences are made for: what [`Guard::fence`] takes. Implemented here
+/// only.
 pub trait OpenTransaction<'guard>: sealed::Sealed {
     /// `Result<Fence<'guard>>`, or a future of that where the client is asynchronous.
     type Answer;

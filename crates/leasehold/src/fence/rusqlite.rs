@@ -25,14 +25,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! From the fence to the commit, the fence has the write lock of the locks' file: **every** other acquisition, renewal and
-//! release in that file waits. Two syncs of the disk are fine, a computation is not. Before the fence nothing is held up,
-//! *if* the transaction is a deferred one, as [`transaction`](::rusqlite::Connection::transaction) begins it: an
-//! `IMMEDIATE` one takes the write locks of all attached files from its start. Where it must be immediate, attach the file
-//! after it has begun.
+//! From the fence to the commit, the fence has the write lock of the locks' file: **every** other acquisition, renewal
+//! and release in that file waits. Two syncs of the disk are fine, a computation is not. Before the fence nothing is
+//! held up, *if* the transaction is a deferred one, as [`transaction`](::rusqlite::Connection::transaction) begins it:
+//! an `IMMEDIATE` one takes the write locks of all attached files from its start. Where it must be immediate, attach
+//! the file after it has begun.
 //!
-//! Job's tables in the locks' own file are for short transactions: each write there holds up the locks until its commit.
-//! Begin these with `IMMEDIATE`; a deferred one that has read is refused at its first write if a lock was renewed in between.
+//! Job's tables in the locks' own file are for short transactions: each write there holds up the locks until its
+//! commit. Begin these with `IMMEDIATE`; a deferred one that has read is refused at its first write if a lock was
+//! renewed in between.
 //!
 //! # With the locks anywhere else
 //!
@@ -78,8 +79,8 @@ create table if not exists main.leasehold_fences(
     resource text primary key not null,
     token integer not null)";
 
-/// Raises the largest token of the resource `?1` to `?2`, and is the comparison too: **no row changed** says that a newer
-/// holder has been there. In one statement, so that the answer holds until the transaction ends. Both
+/// Raises the largest token of the resource `?1` to `?2`, and is the comparison too: **no row changed** says that a
+/// newer holder has been there. In one statement, so that the answer holds until the transaction ends. Both
 /// [`register_fence`] and [`fenced`] are this.
 pub const RAISE_FENCE: &str = "\
 insert into main.leasehold_fences(resource, token) values(?1, ?2)
@@ -156,8 +157,8 @@ fn fence<'guard>(db: &Connection, guard: &'guard Guard) -> Result<Fence<'guard>>
     check_begun(db)?;
     let Some(Tables { database: Database::SqliteFile(file), namespace }) = guard.client.store.tables() else {
         return Err(Error::invalid(
-            "the lock is in a store that a SQLite transaction can't look into; call fence::rusqlite::register_fence before \
-             the job starts and fence::rusqlite::fenced in its transactions",
+            "the lock is in a store that a SQLite transaction can't look into; call fence::rusqlite::register_fence \
+             before the job starts and fence::rusqlite::fenced in its transactions",
         ));
     };
     guard.check_still_valid()?;
@@ -167,12 +168,12 @@ fn fence<'guard>(db: &Connection, guard: &'guard Guard) -> Result<Fence<'guard>>
     Ok(Fence { _guard: PhantomData })
 }
 
-/// Says who may write to `resource` from now on: the holder with this token, and later ones. To be called before the job
-/// starts, so that no earlier holder writes any more once it has begun to read.
+/// Says who may write to `resource` from now on: the holder with this token, and later ones. To be called before the
+/// job starts, so that no earlier holder writes any more once it has begun to read.
 ///
-/// In a transaction if one is open, else committed by itself. Makes the table `leasehold_fences` in the connection's main
-/// database if it isn't there. A resource is what the jobs write to, by any name that they agree on; if several locks
-/// guard it, their tokens don't compare.
+/// In a transaction if one is open, else committed by itself. Makes the table `leasehold_fences` in the connection's
+/// main database if it isn't there. A resource is what the jobs write to, by any name that they agree on; if several
+/// locks guard it, their tokens don't compare.
 ///
 /// # Errors
 /// - `Stale`: a holder with a larger token has registered.
@@ -183,9 +184,8 @@ pub fn register_fence(db: &Connection, resource: &str, token: FencingToken) -> R
     raise(db, resource, token)
 }
 
-/// Lets the open transaction `tx` go on only if nobody with a larger token has registered for `resource`, and nobody can
-/// until it ends. Anywhere in the transaction: it is as good as its commit. The token may be one that is
-/// registered, and may come again and again.
+/// Lets the open transaction `tx` go on only if nobody with a larger token has registered for `resource`, and nobody
+/// can until it ends. It may come first or last in the transaction, and again and again with the same token.
 ///
 /// # Errors
 /// - `Stale`: a holder with a larger token has registered. The transaction must be rolled back, which dropping it does.

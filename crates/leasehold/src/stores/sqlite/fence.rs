@@ -90,8 +90,8 @@ fn check_not_moved(db: &Connection, schema: &str, file: &Path) -> Result<()> {
     Err(Error::new(
         ErrorKind::Misconfigured,
         format!(
-            "{} was replaced after this connection had opened it, and the locks are in the new one: roll back, DETACH it \
-             and ATTACH it again (or connect again)",
+            "{} was replaced after this connection had opened it, and the locks are in the new one: roll back, DETACH \
+             it and ATTACH it again (or connect again)",
             file.display()
         ),
     ))
@@ -115,8 +115,8 @@ pub(crate) fn failed(error: rusqlite::Error, file: &Path) -> Error {
         (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => (
             ErrorKind::TimedOut,
             format!(
-                "{shown} was being written by others for as long as this connection waits (its busy timeout): roll back \
-                 and do the transaction again"
+                "{shown} was being written by others for as long as this connection waits (its busy timeout): roll \
+                 back and do the transaction again"
             ),
         ),
         _ => return Fault::from(error).told(file),
