@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use leasehold::store::{Traits, WakeUps};
+use leasehold::store::{Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
     Revoke, Store,
@@ -303,6 +303,10 @@ impl Store for Faulty {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.answer(Operation::Diagnose, self.inner.diagnose()))
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        self.inner.tables()
     }
 }
 

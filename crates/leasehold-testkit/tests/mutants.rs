@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use leasehold::store::{Store, Traits, WakeUps};
+use leasehold::store::{Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, FencingToken, Finding, Grant, HolderId, Holding, LeaseKey, LockName,
@@ -347,6 +347,10 @@ impl Store for Mutant {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         self.inner.diagnose()
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        self.inner.tables()
     }
 }
 

@@ -21,6 +21,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "fence-rusqlite")]
+use crate::fence::OpenTransaction;
 use crate::guard::{LossReason, Released};
 use crate::lease::{FencingToken, HolderId, Holding, Revoke};
 use crate::lock::Wait;
@@ -251,6 +253,15 @@ impl Guard {
     /// See [`crate::Guard::touch`].
     pub fn touch(&self) {
         self.guard.touch();
+    }
+
+    /// See [`crate::Guard::fence`].
+    ///
+    /// # Errors
+    /// The lock is ours no longer, or the transaction can't be fenced.
+    #[cfg(feature = "fence-rusqlite")]
+    pub fn fence<'guard, T: OpenTransaction<'guard>>(&'guard self, tx: T) -> T::Answer {
+        self.guard.fence(tx)
     }
 
     /// Gives the lock back; of a tick or key, the work is done. See [`crate::Guard::complete`].

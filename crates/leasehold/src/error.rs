@@ -34,6 +34,9 @@ pub enum ErrorKind {
     Misconfigured,
     /// The store is there and refuses to write: full disk, out of memory, read-only.
     Refused,
+    /// What was to be written stands on a lock that is the writer's no longer: the transaction must not be committed.
+    /// Only a [fence](crate::Guard) says so.
+    Stale,
     /// This client was shut down.
     Closed,
     /// A fault of ours.

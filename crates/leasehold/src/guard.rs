@@ -18,7 +18,7 @@ use crate::validity::Moment;
 ///
 /// A guard is not a proof: a process can be paused between asking [`is_valid`](Self::is_valid) and acting
 /// on it. While it is valid no other guard for the name is; what you write to should check the
-/// [`token`](Self::token) as well, which covers the pause.
+/// [`token`](Self::token) as well, which covers the pause: in a transaction, by a fence (the module `fence`).
 ///
 /// # On drop
 /// Dropping a guard, by return, error, panic or cancellation, inside or outside a runtime, releases the
@@ -28,8 +28,8 @@ use crate::validity::Moment;
 /// for all that is under way.
 #[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
-    client: Arc<Client>,
-    hold: Arc<Hold>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) hold: Arc<Hold>,
     /// What is said of the work when it is given back.
     verdict: Verdict,
     /// The store has answered the release: nothing is left to do for the drop.

@@ -20,6 +20,7 @@
 //!         guard.release().await?;
 //!     }
 //!     Outcome::Contended(other) => println!("{} has it", other.label),
+//!     Outcome::NotDue(why) => println!("{why}"), // Only of a tick or a key.
 //! }
 //!
 //! // … or wait in line, run, and release whatever happens.
@@ -40,6 +41,7 @@
 //! | seeing what others do with a lock | [`Watching`] |
 //! | code without async | [`blocking`] |
 //! | what happens, as it happens | [`Observer`], [`Event`] |
+//! | refusing the write of a paused holder | `fence`, with the feature of your database's client |
 //! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
 //! | why a deadline is when it is | [`validity`] |
 //!
@@ -48,6 +50,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `sqlite` | locks in one SQLite file, for the processes of one machine |
+//! | `fence-rusqlite` | `sqlite`, and the module `fence`: a paused holder can't write in a transaction of a `rusqlite` connection any more |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
 //!
 //! Nothing is on by default but the memory store. Linux only so far: deadlines count on `CLOCK_BOOTTIME`. The futures
@@ -59,6 +62,8 @@
 pub mod blocking;
 mod error;
 mod event;
+#[cfg(feature = "fence-rusqlite")]
+pub mod fence;
 mod finding;
 mod guard;
 mod hold;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::sync::Notify;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
-use crate::name::LockName;
+use crate::name::{LockName, Namespace};
 
 /// A place where leases live. Object safe: a store is chosen at run time, by URL.
 ///
@@ -87,6 +88,26 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// What an operator should know about this store: the findings of `leasehold doctor`.
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
+
+    /// Where a job's own transaction finds the leases; none where it can't. Asks nobody.
+    fn tables(&self) -> Option<Tables>;
+}
+
+/// In which database the leases of a store are rows: what the fence in a job's own transaction looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tables {
+    /// The database.
+    pub database: Database,
+    /// Under which namespace they stand there.
+    pub namespace: Namespace,
+}
+
+/// A database that leases and a job's own tables can be in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Database {
+    /// A file of SQLite's, by its path without symbolic links.
+    SqliteFile(PathBuf),
 }
 
 /// How long a waiter's entry counts after its last claim, by the store's clock.

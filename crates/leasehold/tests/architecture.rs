@@ -1,7 +1,7 @@
 //! Who may know whom, held by reading the imports.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What stores and layers may import of ours; the rest knows them, not they it.
 const WORDS: [&str; 7] = ["error", "finding", "lease", "name", "store", "tick", "validity"];
@@ -60,6 +60,20 @@ fn locks_never_ask_which_store_it_is() {
             for word in ["stores::", "sqlite", "redis", "etcd", "postgres", "mysql", ".kind =="] {
                 assert!(!code.contains(word), "{} knows of {word}", path.display());
             }
+        }
+    }
+}
+
+#[test]
+fn drivers_are_known_to_their_stores_and_fences_only() {
+    for (path, text) in sources("") {
+        let parts: Vec<_> = path.components().map(Component::as_os_str).collect();
+        if parts.contains(&"stores".as_ref()) || parts.contains(&"fence".as_ref()) {
+            continue;
+        }
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("feature ="));
+        for line in code {
+            assert!(!line.contains("rusqlite"), "{} knows a driver: {line}", path.display());
         }
     }
 }

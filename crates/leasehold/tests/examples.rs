@@ -1,6 +1,9 @@
 //! The scenes of the README run as they are: each example is a test too.
 #![cfg(feature = "sqlite")]
 
+#[cfg(feature = "fence-rusqlite")]
+#[path = "../examples/a_paused_holder_is_refused.rs"]
+mod a_paused_holder_is_refused;
 #[path = "../examples/every_way_out.rs"]
 mod every_way_out;
 #[path = "../examples/longer_than_the_ttl.rs"]
@@ -28,4 +31,11 @@ fn scene_3_two_workers_try_once() {
 #[test]
 fn scene_4_a_guard_releases_on_every_way_out() {
     every_way_out::main().unwrap();
+}
+
+/// The paused job is this test, run again in another process.
+#[cfg(feature = "fence-rusqlite")]
+#[test]
+fn scene_5_a_paused_holder_is_refused() {
+    a_paused_holder_is_refused::main().unwrap();
 }

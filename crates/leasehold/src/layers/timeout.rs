@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Traits, WakeUps};
+use crate::store::{Store, Tables, Traits, WakeUps};
 
 /// The longest that any call may take.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -99,5 +99,9 @@ impl Store for Timeout {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(limited(LONGEST, self.inner.diagnose()))
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        self.inner.tables()
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Traits, WakeUps};
+use crate::store::{Store, Tables, Traits, WakeUps};
 
 /// Puts each call into a `tracing` span named `leasehold.<operation>`, with the store's kind and the lock's
 /// name; failures are events in it.
@@ -96,5 +96,9 @@ impl Store for Traced {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         traced!(self, "leasehold.diagnose", "*", self.inner.diagnose())
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        self.inner.tables()
     }
 }

@@ -18,7 +18,7 @@ use crate::lease::{
     disagreement,
 };
 use crate::name::LockName;
-use crate::store::{QUEUE_ENTRY, Store, Traits, WakeUps};
+use crate::store::{QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
 
@@ -376,5 +376,9 @@ impl Store for Memory {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async { Ok(vec![Finding::fine("memory", "locks live in this process and end with it")]) })
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        None
     }
 }

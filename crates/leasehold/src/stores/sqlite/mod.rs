@@ -10,6 +10,8 @@ mod connection;
 mod database;
 mod doctor;
 mod fault;
+#[cfg(feature = "fence-rusqlite")]
+pub(crate) mod fence;
 mod hex;
 mod lane;
 mod leases;
@@ -39,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Traits, WakeUps};
+use crate::store::{self, Store, Tables, Traits, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -205,5 +207,11 @@ impl Store for Sqlite {
             let answer = self.lane.run(Kind::Survey, |connection| doctor::diagnose(connection)).await;
             answer.map_err(|fault| self.told(&fault))
         })
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        let Database { place, namespace, .. } = &*self.database;
+        let database = store::Database::SqliteFile(place.path.clone());
+        Some(Tables { database, namespace: namespace.clone() })
     }
 }
