@@ -409,14 +409,14 @@ impl Judge {
         let mode = if due.retry_failed { "until it is done" } else { "once" };
         match answer {
             Attempt::Granted(grant) => {
-                self.note(due.tick, format!("{who} is granted it {mode}: {grant:?}"));
+                self.note(due.tick, &format!("{who} is granted it {mode}: {grant:?}"));
                 if self.grants.get(&holder).is_some_and(|known| known.token == grant.token) {
                     return self.granted_the_same(holder, due, *grant);
                 }
                 self.granted(holder, due, *grant, alive)
             }
             Attempt::NotDue(why) => {
-                self.note(due.tick, format!("{who} is refused it {mode}: {why:?}"));
+                self.note(due.tick, &format!("{who} is refused it {mode}: {why:?}"));
                 let is_newest = self.ticks.iter().all(|(tick, told)| told.granted == 0 || *tick < due.tick);
                 let is_timely = matches!(why, NotDue::Claimed { .. });
                 self.holds(due.tick, !is_newest, "it is newer than all that were granted, and not due")?;
@@ -442,7 +442,7 @@ impl Judge {
         let last = std::mem::replace(&mut self.token, grant.token);
         self.grants.insert(holder, grant);
         if let Some(oldest) = grant.gave_up {
-            self.note(oldest, "it is given up".to_owned());
+            self.note(oldest, "it is given up");
             self.ticks.entry(oldest).or_default().given_up = true;
         }
         self.holds(due.tick, !done, "it is granted although it is done")?;
@@ -456,14 +456,14 @@ impl Judge {
 
     /// The store has answered a verdict.
     fn heard(&mut self, who: usize, due: Due, verdict: Verdict) {
-        self.note(due.tick, format!("{who} has said {verdict:?}"));
+        self.note(due.tick, &format!("{who} has said {verdict:?}"));
         if let Verdict::Done(tick) = verdict {
             self.ticks.entry(tick).or_default().done = true;
         }
     }
 
     fn begins(&mut self, who: usize, due: Due) -> Result<(), Violation> {
-        self.note(due.tick, format!("{who} begins"));
+        self.note(due.tick, &format!("{who} begins"));
         let told = self.ticks.entry(due.tick).or_default();
         told.begun += 1;
         told.begun_once |= !due.retry_failed;
@@ -481,7 +481,7 @@ impl Judge {
         self.holds(tick, !lost, "it is lost: not done, and not due either")
     }
 
-    fn note(&mut self, tick: Tick, what: String) {
+    fn note(&mut self, tick: Tick, what: &str) {
         let step = self.step;
         self.ticks.entry(tick).or_default().log.push(format!("{step}: {what}"));
     }
