@@ -64,6 +64,19 @@ pub struct Played {
     pub done: usize,
     /// How many ticks were granted more than once.
     pub again: usize,
+    /// How many were given up, so many being open.
+    pub given_up: usize,
+}
+
+impl std::ops::AddAssign for Played {
+    fn add_assign(&mut self, other: Self) {
+        let Self { granted, begun, done, again, given_up } = other;
+        self.granted += granted;
+        self.begun += begun;
+        self.done += done;
+        self.again += again;
+        self.given_up += given_up;
+    }
 }
 
 /// What the judge has found.
@@ -500,7 +513,8 @@ impl Judge {
             granted: ticks.clone().map(|told| told.granted as usize).sum(),
             begun: ticks.clone().map(|told| told.begun as usize).sum(),
             done: ticks.clone().filter(|told| told.done).count(),
-            again: ticks.filter(|told| told.granted > 1).count(),
+            again: ticks.clone().filter(|told| told.granted > 1).count(),
+            given_up: ticks.filter(|told| told.given_up).count(),
         }
     }
 }

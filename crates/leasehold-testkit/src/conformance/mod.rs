@@ -192,12 +192,13 @@ macro_rules! conformance {
             a_tick_outlives_a_revocation one_of_many_claims_a_tick
             // permits
             so_many_may_hold_it no_more_of_many_are_granted a_release_frees_one_permit
-            each_permit_runs_out_on_its_own revoking_one_holder_leaves_the_others
-            revoking_one_holder_gently_stops_its_renewals_only revoking_all_holders_frees_all_permits
-            holders_agree_on_the_permits fewer_permits_are_fewer tokens_grow_over_all_permits
-            the_first_so_many_waiters_are_granted a_waiter_has_one_place_for_all_permits
-            a_stranger_takes_only_the_surplus a_minimum_hold_keeps_one_permit
-            a_holder_keeps_its_own_permit a_look_names_every_holder_once each_freed_permit_rings
+            each_permit_runs_out_on_its_own whose_lease_ends_first_is_named_first
+            revoking_one_holder_leaves_the_others revoking_one_holder_gently_stops_its_renewals_only
+            revoking_all_holders_frees_all_permits holders_agree_on_the_permits fewer_permits_are_fewer
+            tokens_grow_over_all_permits the_first_so_many_waiters_are_granted
+            a_waiter_has_one_place_for_all_permits a_stranger_takes_only_the_surplus
+            a_minimum_hold_keeps_one_permit a_permits_minimum_hold_ends a_holder_keeps_its_own_permit
+            a_look_names_every_holder_once each_freed_permit_rings
         );
     };
     (@tests $name:ident, $run:ident, $store:expr, $($case:ident)*) => {

@@ -121,6 +121,7 @@ enum Flaw {
     PermitsNeverShrink,
     TokensPerPermit,
     OthersAreNotTold,
+    OthersComeInNoOrder,
     OthersHaveTheFirstOnesToken,
     PermitsAreNotTold,
     TheListHasAnEntryForEachHolder,
@@ -628,7 +629,8 @@ mod found {
         PermitsDisagree by holders_agree_on_the_permits;
         PermitsNeverShrink by fewer_permits_are_fewer, holders_agree_on_the_permits;
         TokensPerPermit by tokens_grow_over_all_permits;
-        OthersAreNotTold by so_many_may_hold_it, a_look_names_every_holder_once, each_permit_runs_out_on_its_own;
+        OthersAreNotTold by so_many_may_hold_it, a_look_names_every_holder_once,
+            whose_lease_ends_first_is_named_first;
         OthersHaveTheFirstOnesToken by a_look_names_every_holder_once;
         PermitsAreNotTold by so_many_may_hold_it, holders_agree_on_the_permits, a_look_names_every_holder_once;
         TheListHasAnEntryForEachHolder by a_look_names_every_holder_once;
@@ -641,6 +643,7 @@ mod found {
         WaitersGetOnePermitOnly by the_first_so_many_waiters_are_granted;
         PermitsHaveNoQueue by the_first_so_many_waiters_are_granted, a_waiter_has_one_place_for_all_permits;
         MinimumHoldsKeepAllPermits by a_minimum_hold_keeps_one_permit;
+        OthersComeInNoOrder by whose_lease_ends_first_is_named_first;
         LaterPermitsAreSilent by each_freed_permit_rings;
     }
 }
@@ -683,6 +686,7 @@ mod found_by_chance {
         NotStartedIsIgnored NotStartedByAnybody NotStartedByAnEarlierHolder NotStartedAfterDone
         NotStartedBringsTheMarkBack LateDoneIsIgnored DoneByItsHolderOnly DoneClosesAll DoneClosesOlderOnes FailedIsNotStarted
         FailedIsNeverRetried FailedByAnybody
+        OnceTakesFromRetries NotStartedCountsTwice NotStartedInTimeOnly NotStartedStaysPromised
         PermitsAreUnlimited OneMorePermit TokensPerPermit
     }
 }

@@ -97,6 +97,9 @@ impl Mutant {
         if self.has(OthersAreNotTold) {
             return Holding { others: Vec::new(), ..told };
         }
+        if self.has(OthersComeInNoOrder) {
+            return Holding { others: told.others.into_iter().rev().collect(), ..told };
+        }
         if self.has(PermitsAreNotTold) {
             return Holding { permits: 1.try_into().unwrap(), ..told };
         }
