@@ -5,6 +5,7 @@
 //! | [`mod@conformance`] | the contract of [`Store`](leasehold::Store), a test for each line; [`conformance!`] runs them over a store of yours |
 //! | [`Faulty`] | a store whose requests and replies are lost, late or refused as a test says |
 //! | [`PausedClock`] | leases that end without anybody waiting for it |
+//! | [`ticks`] | ticks claimed, retried, lost and done at random, and whether a store may answer so |
 //! | [`history`] | what many processes say they held, and whether it can be true |
 //! | [`process`] | tests with several processes, killed and stopped |
 
@@ -13,6 +14,7 @@ pub mod conformance;
 mod faulty;
 pub mod history;
 pub mod process;
+pub mod ticks;
 
 pub use clock::PausedClock;
 pub use faulty::{Fault, Faults, Faulty, Operation};

@@ -169,6 +169,6 @@ async fn takes_its_turn(store: &dyn Store, claimant: &Claimant) -> FencingToken 
 }
 
 /// Handles with connections of their own.
-fn handles(store: &dyn Store) -> Vec<Arc<dyn Store>> {
+pub(super) fn handles(store: &dyn Store) -> Vec<Arc<dyn Store>> {
     (0..4).map(|_| store.for_keeper()).collect()
 }

@@ -25,8 +25,10 @@ mod handles;
 mod lapses;
 mod names;
 mod operators;
+mod permits;
 mod queue;
 mod scene;
+mod ticks;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -39,7 +41,9 @@ pub use handles::*;
 pub use lapses::*;
 pub use names::*;
 pub use operators::*;
+pub use permits::*;
 pub use queue::*;
+pub use ticks::*;
 
 /// A store that hangs fails its case after this.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -81,6 +85,7 @@ impl Subject {
     pub async fn check_namespaces(&self) {
         if let Some(other) = &self.other_namespace {
             namespaces_are_apart(self.store(), &**other).await;
+            marks_of_namespaces_are_apart(self.store(), &**other).await;
         }
     }
 }
@@ -167,6 +172,33 @@ macro_rules! conformance {
             a_batch_answers_each_in_order a_batch_may_have_a_name_twice the_keeper_sees_the_same_store
             a_given_up_claim_is_undone_by_a_release a_given_up_waiter_is_undone_by_leaving
             one_of_many_is_granted a_crowd_takes_turns
+            // ticks
+            a_newer_tick_is_granted_and_no_older_one a_tick_that_is_over_is_not_worth_waiting_for
+            a_newer_tick_waits_for_the_lock a_tick_that_failed_is_over_at_most_once
+            a_tick_whose_holder_died_is_over_at_most_once a_tick_that_runs_elsewhere_is_held
+            ticks_run_beside_one_another a_failed_tick_is_granted_again
+            a_dead_holders_tick_is_granted_again not_started_frees_the_tick_for_everybody
+            not_started_counts_late not_started_counts_once not_started_by_another_is_harmless
+            not_started_is_too_late_once_another_has_it not_started_after_done_is_harmless
+            not_started_never_brings_the_mark_back done_counts_late
+            done_counts_though_another_has_begun_it_again done_of_an_older_tick_leaves_newer_ones_alone
+            a_late_failure_is_harmless a_failure_counts_late
+            a_release_without_a_verdict_leaves_the_tick_open leaving_counts_as_not_started
+            a_tick_in_the_future_is_refused_and_stops_nobody a_tick_that_may_be_forgotten_is_refused
+            the_only_tick_has_no_window the_same_claim_gets_the_same_attempt
+            a_refused_tick_leaves_no_place a_running_tick_says_how_many_wait
+            a_waiter_learns_that_its_tick_is_done plain_claims_leave_ticks_alone
+            the_oldest_of_too_many_is_given_up marks_of_different_names_are_apart
+            a_tick_outlives_a_revocation one_of_many_claims_a_tick
+            // permits
+            so_many_may_hold_it no_more_of_many_are_granted a_release_frees_one_permit
+            each_permit_runs_out_on_its_own whose_lease_ends_first_is_named_first
+            revoking_one_holder_leaves_the_others revoking_one_holder_gently_stops_its_renewals_only
+            revoking_all_holders_frees_all_permits holders_agree_on_the_permits fewer_permits_are_fewer
+            tokens_grow_over_all_permits the_first_so_many_waiters_are_granted
+            a_waiter_has_one_place_for_all_permits a_stranger_takes_only_the_surplus
+            a_minimum_hold_keeps_one_permit a_permits_minimum_hold_ends a_holder_keeps_its_own_permit
+            a_look_names_every_holder_once each_freed_permit_rings
         );
     };
     (@tests $name:ident, $run:ident, $store:expr, $($case:ident)*) => {

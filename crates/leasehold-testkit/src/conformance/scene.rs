@@ -1,12 +1,15 @@
 //! What the cases are told with: claimants, names, and time that passes.
 
 use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::panic::Location;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use leasehold::store::QUEUE_ENTRY;
 use leasehold::{
-    Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, LockName, Place, Release, Renewal, Store,
+    Attempt, Claim, Due, Ended, Error, FencingToken, Grant, HolderId, Holding, LeaseKey, LockName, NotDue, Place,
+    Release, Renewal, Revoke, Store, Tick, Verdict,
 };
 use tokio::time::{Instant, sleep};
 
@@ -25,18 +28,72 @@ pub(super) fn name(text: &str) -> LockName {
     LockName::new(text).expect("the cases use legal names")
 }
 
+/// Ticks of a schedule that a store finds neither early nor old: a second apart, the first an hour ago.
+pub(super) struct Ticks {
+    first: Duration,
+}
+
+impl Ticks {
+    pub(super) async fn of(store: &dyn Store) -> Self {
+        Self { first: time(store).await - Duration::from_secs(3600) }
+    }
+
+    pub(super) fn nth(&self, number: usize) -> Tick {
+        tick_at(self.first + Duration::from_secs(number as u64))
+    }
+}
+
+/// What the store's clock shows.
+pub(super) async fn time(store: &dyn Store) -> Duration {
+    store.time().await.expect("the time is told")
+}
+
+pub(super) fn tick_at(since_1970: Duration) -> Tick {
+    Tick::from_unix_millis(since_1970.as_millis() as i64).expect("the store's clock shows a time that calendars have")
+}
+
+/// For how long marks are remembered, where that doesn't matter.
+const KEEP: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// `tick`, to be run once at most.
+pub(super) fn once(tick: Tick) -> Due {
+    Due { tick, retry_failed: false, keep: KEEP }
+}
+
+/// `tick`, to be run until it is done.
+pub(super) fn retried(tick: Tick) -> Due {
+    Due { tick, retry_failed: true, keep: KEEP }
+}
+
+/// It was claimed, and is over.
+pub(super) fn finished(newest: Tick) -> NotDue {
+    NotDue::Claimed { newest, unfinished: false }
+}
+
+/// It was claimed, and nobody knows how it ended.
+pub(super) fn unfinished(newest: Tick) -> NotDue {
+    NotDue::Claimed { newest, unfinished: true }
+}
+
 /// One acquisition by somebody.
 pub(super) struct Claimant {
     pub(super) name: LockName,
     pub(super) holder: HolderId,
     pub(super) label: String,
+    permits: NonZeroU32,
     ticket: Mutex<Option<u64>>,
 }
 
 impl Claimant {
     pub(super) fn of(name: &LockName) -> Self {
+        Self::of_many(name, 1)
+    }
+
+    /// One who wants one of so many permits.
+    pub(super) fn of_many(name: &LockName, permits: u32) -> Self {
         let holder = HolderId::fresh();
-        Self { name: name.clone(), holder, label: format!("host/1/{holder}"), ticket: Mutex::default() }
+        let permits = NonZeroU32::new(permits).expect("there is a permit");
+        Self { name: name.clone(), holder, label: format!("host/1/{holder}"), permits, ticket: Mutex::default() }
     }
 
     pub(super) fn key(&self) -> LeaseKey {
@@ -45,7 +102,13 @@ impl Claimant {
 
     /// A claim that doesn't wait.
     pub(super) fn claim(&self, ttl: Duration) -> Claim {
-        Claim::new(self.name.clone(), self.holder, self.label.as_str().into(), ttl)
+        let claim = Claim::new(self.name.clone(), self.holder, self.label.as_str().into(), ttl);
+        Claim { permits: self.permits, ..claim }
+    }
+
+    /// A claim for a tick that doesn't wait.
+    pub(super) fn claim_for(&self, due: Due, ttl: Duration) -> Claim {
+        Claim { due: Some(due), ..self.claim(ttl) }
     }
 
     /// A claim that queues, with the ticket if there is one.
@@ -54,12 +117,113 @@ impl Claimant {
     }
 
     pub(super) async fn tries(&self, store: &dyn Store, ttl: Duration) -> Attempt {
-        store.try_acquire(&self.claim(ttl)).await.expect("a claim is answered; contention is no error")
+        ask(store, &self.claim(ttl)).await
+    }
+
+    pub(super) async fn tries_for(&self, store: &dyn Store, due: Due) -> Attempt {
+        ask(store, &self.claim_for(due, LONG)).await
+    }
+
+    /// Is granted the tick.
+    #[track_caller]
+    pub(super) fn runs<'a>(&'a self, store: &'a dyn Store, due: Due) -> impl Future<Output = Grant> + 'a {
+        self.runs_within(store, due, LONG)
+    }
+
+    /// Is granted the tick, and has `ttl` for it.
+    #[track_caller]
+    pub(super) fn runs_within<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        due: Due,
+        ttl: Duration,
+    ) -> impl Future<Output = Grant> + 'a {
+        let at = Location::caller();
+        async move {
+            match ask(store, &self.claim_for(due, ttl)).await {
+                Attempt::Granted(grant) => grant,
+                other => panic!("{at}: refused, though the tick is due: {other:?}"),
+            }
+        }
+    }
+
+    /// Is granted the tick, and dies: nothing is heard of it until its lease is over.
+    #[track_caller]
+    pub(super) fn dies_of<'a>(&'a self, store: &'a dyn Store, due: Due) -> impl Future<Output = Grant> + 'a {
+        let granted = self.runs_within(store, due, store.traits().smallest_ttl);
+        async move {
+            let grant = granted.await;
+            self.is_gone(store).await;
+            grant
+        }
+    }
+
+    /// Waits until its lease is over.
+    pub(super) async fn is_gone(&self, store: &dyn Store) {
+        let (start, limit) = (Instant::now(), surely_over(store.traits().smallest_ttl));
+        while let Some(holding) = inspect(store, &self.name).await
+            && holders(&holding).contains(&self.holder)
+        {
+            assert!(start.elapsed() < limit, "not over after {limit:?}: {holding:?}");
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Is told that the tick is not for it, and why.
+    #[track_caller]
+    pub(super) fn is_not_due<'a>(&'a self, store: &'a dyn Store, due: Due) -> impl Future<Output = NotDue> + 'a {
+        let at = Location::caller();
+        async move {
+            match self.tries_for(store, due).await {
+                Attempt::NotDue(why) => why,
+                other => panic!("{at}: the tick was not over: {other:?}"),
+            }
+        }
+    }
+
+    /// Is told that the tick is running, or that the lock is held.
+    #[track_caller]
+    pub(super) fn is_held_off<'a>(&'a self, store: &'a dyn Store, due: Due) -> impl Future<Output = Holding> + 'a {
+        let at = Location::caller();
+        async move {
+            match self.tries_for(store, due).await {
+                Attempt::Held(holding) => holding,
+                other => panic!("{at}: the tick was not running: {other:?}"),
+            }
+        }
+    }
+
+    /// Ends its hold with a verdict.
+    pub(super) async fn says(&self, store: &dyn Store, verdict: Verdict) -> Release {
+        let how = Ended { verdict: Some(verdict), ..Ended::default() };
+        store.release(&self.key(), how).await.expect("a release is answered")
+    }
+
+    /// Ends its hold with a verdict, in time.
+    #[track_caller]
+    pub(super) fn ends<'a>(&'a self, store: &'a dyn Store, verdict: Verdict) -> impl Future<Output = ()> + 'a {
+        let at = Location::caller();
+        async move {
+            assert_eq!(self.says(store, verdict).await, Release::Released, "{at}: it held the lock");
+        }
+    }
+
+    /// Is told that the number of permits is wrong.
+    pub(super) async fn is_turned_away(&self, store: &dyn Store) -> Error {
+        match store.try_acquire(&self.claim(LONG)).await {
+            Err(error) => error,
+            answer => panic!("asking for {} permits was answered by {answer:?}", self.permits),
+        }
+    }
+
+    /// An operator ends its hold.
+    pub(super) async fn is_revoked(&self, store: &dyn Store, how: Revoke) -> Option<Holding> {
+        store.revoke(&self.name, Some(self.holder), how).await.expect("a revocation is answered")
     }
 
     #[track_caller]
     pub(super) fn takes<'a>(&'a self, store: &'a dyn Store, ttl: Duration) -> impl Future<Output = FencingToken> + 'a {
-        let at = std::panic::Location::caller();
+        let at = Location::caller();
         async move {
             match self.tries(store, ttl).await {
                 Attempt::Granted(grant) => grant.token,
@@ -70,7 +234,7 @@ impl Claimant {
 
     #[track_caller]
     pub(super) fn is_refused<'a>(&'a self, store: &'a dyn Store) -> impl Future<Output = Holding> + 'a {
-        let at = std::panic::Location::caller();
+        let at = Location::caller();
         async move {
             match self.tries(store, LONG).await {
                 Attempt::Held(holding) => holding,
@@ -82,7 +246,7 @@ impl Claimant {
     /// Asks with a place in the queue, and remembers the ticket.
     pub(super) async fn waits(&self, store: &dyn Store) -> Attempt {
         let claim = self.queuing_claim(LONG);
-        let answer = store.try_acquire(&claim).await.expect("a claim is answered; contention is no error");
+        let answer = ask(store, &claim).await;
         if let Attempt::Held(holding) = &answer {
             assert!(holding.ticket.is_some(), "who queues is given a ticket: {holding:?}");
             *self.ticket.lock().unwrap() = holding.ticket;
@@ -123,6 +287,15 @@ impl Claimant {
             sleep(LOOK).await;
         }
     }
+}
+
+async fn ask(store: &dyn Store, claim: &Claim) -> Attempt {
+    store.try_acquire(claim).await.expect("a claim is answered; contention is no error")
+}
+
+/// Everybody who holds it, in the order of the answer.
+pub(super) fn holders(holding: &Holding) -> Vec<HolderId> {
+    holding.holder.into_iter().chain(holding.others.iter().filter_map(|other| other.holder)).collect()
 }
 
 pub(super) async fn inspect(store: &dyn Store, name: &LockName) -> Option<Holding> {

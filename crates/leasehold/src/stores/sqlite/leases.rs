@@ -101,7 +101,8 @@ fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<At
             Standing::ForClaim => {}
             Standing::Running => {
                 queue::forget(writing, &claim.name, claim.holder)?;
-                return Ok(Attempt::Held(leases.holding(claim.name.clone(), writing.now, 0, None)));
+                let waiting = queue::count(writing, &claim.name)?;
+                return Ok(Attempt::Held(leases.holding(claim.name.clone(), writing.now, waiting, None)));
             }
             Standing::Over(why) => {
                 queue::forget(writing, &claim.name, claim.holder)?;

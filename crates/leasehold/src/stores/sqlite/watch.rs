@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use tokio::sync::Notify;
 
 use super::connection::Connection;
@@ -164,17 +164,26 @@ impl View {
         self.lost = Some(Instant::now());
     }
 
-    /// Whether it may be one of ours who is next: the lease is over, and the first live waiter, if there is one,
-    /// waits here. A name that another process will take is none of our business.
+    /// Whether it may be one of ours who is next: a permit is free, and of the first live waiters, as many as there
+    /// are free permits, one waits here; or nobody waits. What another process will take is none of our business.
     fn looks_free(&self, name: &LockName) -> Result<bool, Fault> {
         let Some(connection) = &self.connection else { return Ok(false) };
+        let (namespace, name, now) = (connection.namespace(), name.as_str(), connection.now());
         let mut statement = connection.db.prepare_cached(
-            "select expires <= ?3 and ?4 = coalesce(
-                (select client from leasehold_waiters w
-                 where w.ns = ?1 and w.name = ?2 and w.seen > ?3 - 1000000000 order by ticket, holder limit 1), ?4)
+            "select coalesce(max(case when slot = 0 then permits end), 1) - count(case when expires > ?3 then 1 end)
              from leasehold_locks where ns = ?1 and name = ?2",
         )?;
-        let asked = params![connection.namespace(), name.as_str(), connection.now(), connection.database.client];
-        Ok(statement.query_row(asked, |row| row.get(0)).optional()?.unwrap_or(true))
+        let free: i64 = statement.query_row(params![namespace, name, now], |row| row.get(0))?;
+        if free <= 0 {
+            return Ok(false);
+        }
+        let mut statement = connection.db.prepare_cached(
+            "select count(*), coalesce(max(client = ?4), 0) from (
+                select client from leasehold_waiters
+                where ns = ?1 and name = ?2 and seen > ?3 - 1000000000 order by ticket, holder limit ?5)",
+        )?;
+        let asked = params![namespace, name, now, connection.database.client, free];
+        let (next, ours): (i64, bool) = statement.query_row(asked, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(next == 0 || ours)
     }
 }

@@ -1,6 +1,10 @@
 //! The suite finds what it is there to find: stores that break one line of the contract each.
 
+mod marks;
+mod permits;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,9 +13,10 @@ use leasehold::store::{Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, FencingToken, Finding, Grant, HolderId, Holding, LeaseKey, LockName,
-    Place, Release, Renewal, Result, Revoke,
+    Place, Release, Renewal, Result, Revoke, Verdict,
 };
 use leasehold_testkit::conformance::{Subject, run_paused};
+use leasehold_testkit::ticks::Play;
 use leasehold_testkit::{PausedClock, conformance};
 
 /// What is wrong with a store.
@@ -57,6 +62,78 @@ enum Flaw {
     BatchesAreCut,
     TheKeeperIsElsewhere,
     ClaimsComeLate,
+    // marks
+    OnlyTheNewestTickIsRefused,
+    MarksFollowTheClaim,
+    MarksAreShared,
+    RefusedClaimsMoveTheMark,
+    PlainClaimsForgetTicks,
+    RevocationsForgetTicks,
+    RevocationsCloseTicks,
+    FutureTicksAreGranted,
+    FutureTicksMoveTheMark,
+    OldTicksAreGranted,
+    KeysHaveAWindow,
+    HeldComesFirst,
+    RunningIsNotDue,
+    RunningIsForAnybody,
+    RunningNamesNobody,
+    RunningSaysThatNobodyWaits,
+    RefusedTicksStayInLine,
+    RetriesTakeFromOnce,
+    OnceTakesFromRetries,
+    NothingIsRetried,
+    UnfinishedIsNotTold,
+    AttemptsAreNotCounted,
+    TheSameClaimCountsAgain,
+    OpenTicksPileUp,
+    FewTicksStayOpen,
+    GivingUpIsSilent,
+    TheNewestIsGivenUp,
+    // verdicts
+    NotStartedIsIgnored,
+    NotStartedInTimeOnly,
+    NotStartedByAnybody,
+    NotStartedByAnEarlierHolder,
+    NotStartedAfterDone,
+    NotStartedBringsTheMarkBack,
+    NotStartedKeepsTheAttempt,
+    NotStartedCountsTwice,
+    NotStartedStaysPromised,
+    LeavingKeepsTheTick,
+    LateDoneIsIgnored,
+    DoneByItsHolderOnly,
+    DoneClosesAll,
+    DoneClosesOlderOnes,
+    DoneEndsAnyLease,
+    FailedStaysOpen,
+    FailedIsNeverRetried,
+    FailedIsNotStarted,
+    FailedByAnybody,
+    LateFailuresAreIgnored,
+    SilenceIsDone,
+    SilenceIsNotStarted,
+    // permits
+    PermitsAreUnlimited,
+    OneMorePermit,
+    PermitsAreIgnored,
+    PermitsDisagree,
+    PermitsNeverShrink,
+    TokensPerPermit,
+    OthersAreNotTold,
+    OthersComeInNoOrder,
+    OthersHaveTheFirstOnesToken,
+    PermitsAreNotTold,
+    TheListHasAnEntryForEachHolder,
+    RenewalsRenewAll,
+    ReleasesFreeAll,
+    RevokingOneEndsAll,
+    RevokingAllEndsOne,
+    SurplusIsWithheld,
+    WaitersGetOnePermitOnly,
+    PermitsHaveNoQueue,
+    MinimumHoldsKeepAllPermits,
+    LaterPermitsAreSilent,
 }
 use Flaw::*;
 
@@ -68,12 +145,24 @@ struct Mutant {
     /// Claims that came before, for flaws that remember them.
     waited: Arc<Mutex<Vec<Claim>>>,
     grants: Arc<Mutex<u64>>,
+    marks: Arc<Mutex<marks::Marks>>,
+    slots: Arc<Mutex<permits::Slots>>,
+    /// The most permits that were ever asked for.
+    most: Arc<AtomicU32>,
 }
 
 impl Mutant {
     fn new(flaw: Flaw) -> Self {
         let inner = Memory::new(Arc::new(PausedClock::start()));
-        Self { flaw, inner, waited: Arc::default(), grants: Arc::default() }
+        Self {
+            flaw,
+            inner,
+            waited: Arc::default(),
+            grants: Arc::default(),
+            marks: Arc::default(),
+            slots: Arc::default(),
+            most: Arc::default(),
+        }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -131,8 +220,20 @@ impl Mutant {
             ClaimsComeLate => return self.come_late(claim).await,
             _ => {}
         }
-        let answer = self.inner.try_acquire(&claim).await?;
-        self.misreport(answer)
+        if let Some(answer) = self.miscount(&mut claim).await? {
+            return Ok(answer);
+        }
+        let alive = self.inner.inspect(&claim.name).await?.as_ref().map(holders).unwrap_or_default();
+        let answer = match claim.due {
+            Some(due) => self.acquire_tick(&claim, due).await?,
+            None => self.inner.try_acquire(&claim).await?,
+        };
+        match self.flaw {
+            PlainClaimsForgetTicks if claim.due.is_none() => self.forget_ticks(&claim.name),
+            WaitersGetOnePermitOnly => self.stands_in_line(&claim, &answer),
+            _ => {}
+        }
+        self.misreport(&claim, answer, &alive)
     }
 
     fn count(&self) -> u64 {
@@ -141,7 +242,7 @@ impl Mutant {
         *grants
     }
 
-    fn misreport(&self, answer: Attempt) -> Result<Attempt> {
+    fn misreport(&self, claim: &Claim, answer: Attempt, alive: &[HolderId]) -> Result<Attempt> {
         Ok(match answer {
             Attempt::Held(_) if self.has(ContentionIsAnError) => {
                 return Err(Error::new(ErrorKind::Unavailable, "somebody else has it"));
@@ -155,6 +256,10 @@ impl Mutant {
             Attempt::Granted(grant) if self.has(RenewalsChangeTheToken) => {
                 Attempt::Granted(Grant { token: FencingToken::new(self.count()), ..grant })
             }
+            Attempt::Granted(grant) if self.has(TokensPerPermit) => {
+                Attempt::Granted(self.number_by_permit(claim, grant, alive))
+            }
+            Attempt::Held(holding) => Attempt::Held(self.retold(holding)),
             answer => answer,
         })
     }
@@ -201,6 +306,11 @@ impl Mutant {
     async fn renew_one(&self, lease: &LeaseKey, ttl: Duration) -> Result<Renewal> {
         let lease = self.key(lease);
         let holder = self.holder_of(&lease.name).await;
+        if self.has(RenewalsRenewAll) {
+            for holder in self.inner.inspect(&lease.name).await?.as_ref().map(holders).unwrap_or_default() {
+                let _ = self.renew_inner(&LeaseKey { holder, ..lease.clone() }, ttl).await?;
+            }
+        }
         let mut answer = self.renew_inner(&lease, ttl).await?;
         if answer == Renewal::Gone && self.has(RenewalsAcquire) {
             let label = "by renewal".into();
@@ -233,9 +343,19 @@ impl Mutant {
             }
             MinimumHoldsAreIgnored => return self.inner.release(&lease, Ended::default()).await,
             MinimumHoldsKeepTheHolder if !how.keep_for.is_zero() => return Ok(Release::Released),
+            MinimumHoldsKeepAllPermits if !how.keep_for.is_zero() => return self.keep_all(&lease, how).await,
             _ => {}
         }
-        let answer = self.inner.release(&lease, how).await?;
+        self.judge(&lease, how.verdict).await;
+        let answer = self.inner.release(&lease, Ended { verdict: None, ..how }).await?;
+        let ends_all = match self.flaw {
+            ReleasesFreeAll => answer == Release::Released,
+            DoneEndsAnyLease => matches!(how.verdict, Some(Verdict::Done(_))),
+            _ => false,
+        };
+        if ends_all {
+            self.inner.revoke(&lease.name, None, Revoke::Now).await?;
+        }
         Ok(if self.has(LateReleasesClaimSuccess) { Release::Released } else { answer })
     }
 
@@ -249,11 +369,26 @@ impl Mutant {
             LeavingFreesAnybodys => waiter.holder = holder.unwrap_or(waiter.holder),
             _ => {}
         }
+        if !self.has(LeavingKeepsTheTick) {
+            self.judge(&waiter, Some(Verdict::NotStarted)).await;
+        }
         self.inner.leave(&waiter).await
     }
 
     async fn revoke_it(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
+        match self.flaw {
+            RevocationsForgetTicks => self.forget_ticks(name),
+            RevocationsCloseTicks => self.close_ticks(name),
+            _ => {}
+        }
         match (self.flaw, how) {
+            (RevokingOneEndsAll, _) if self.inner.revoke(name, holder, Revoke::Gently).await?.is_some() => {
+                self.inner.revoke(name, None, how).await
+            }
+            (RevokingAllEndsOne, _) => {
+                let first = self.holder_of(name).await;
+                self.inner.revoke(name, holder.or(first), how).await
+            }
             (GentleRevocationsCut, Revoke::Gently) => self.inner.revoke(name, holder, Revoke::Now).await,
             (GentleRevocationsDoNothing, Revoke::Gently) => self.inner.inspect(name).await,
             (RevocationsAreGentle, Revoke::Now) => self.inner.revoke(name, holder, Revoke::Gently).await,
@@ -266,10 +401,27 @@ impl Mutant {
         match self.flaw {
             TheListIsBackwards => list.reverse(),
             TheListForgetsWaiters => list.retain(|holding| holding.holder.is_some()),
+            TheListHasAnEntryForEachHolder => return Ok(list.iter().flat_map(Self::spread).collect()),
             _ => {}
         }
-        Ok(list)
+        Ok(list.into_iter().map(|holding| self.retold(holding)).collect())
     }
+
+    async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
+        Ok(self.inner.inspect(&self.misread(name)).await?.map(|holding| self.retold(holding)))
+    }
+
+    async fn listen(&self, name: &LockName) -> Result<WakeUps> {
+        let is_many = self.inner.inspect(name).await?.is_some_and(|holding| holding.others.len() > 1);
+        if self.has(NobodyIsWoken) || (self.has(LaterPermitsAreSilent) && is_many) {
+            return Ok(WakeUps::silent());
+        }
+        self.inner.subscribe(name).await
+    }
+}
+
+fn holders(holding: &Holding) -> Vec<HolderId> {
+    holding.holder.into_iter().chain(holding.others.iter().filter_map(|other| other.holder)).collect()
 }
 
 fn grant(token: FencingToken) -> Grant {
@@ -318,14 +470,11 @@ impl Store for Mutant {
     }
 
     fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
-        if self.has(NobodyIsWoken) {
-            return Box::pin(async { Ok(WakeUps::silent()) });
-        }
-        self.inner.subscribe(name)
+        Box::pin(self.listen(name))
     }
 
     fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(async { self.inner.inspect(&self.misread(name)).await })
+        Box::pin(self.look(name))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
@@ -393,13 +542,13 @@ mod found {
         RenewalsDoNothing by a_renewed_lease_lives_on;
         ReleasesIgnoreTheHolder by a_past_holders_release_is_harmless, a_release_without_a_lease_is_harmless;
         LateReleasesClaimSuccess by a_past_holders_release_is_harmless, a_release_without_a_lease_is_harmless;
-        LeasesNeverEnd by a_lease_ends_after_its_ttl, an_expired_lease_is_gone_though_nobody_took_it;
+        LeasesNeverEnd by a_lease_ends_after_its_ttl, an_expired_lease_is_gone_though_nobody_took_it, each_permit_runs_out_on_its_own;
         LeasesEndEarly by a_lease_ends_after_its_ttl;
         NamesFoldCase by different_names_are_different_locks, long_names_are_told_apart;
         NamesAreTrimmed by different_names_are_different_locks;
         NamesAreCut by long_names_are_told_apart;
         NamesAreDecoded by different_names_are_different_locks;
-        StrangersOvertake by a_stranger_does_not_overtake, a_waiter_counts_until_its_entry_ends;
+        StrangersOvertake by a_stranger_does_not_overtake, a_waiter_counts_until_its_entry_ends, a_stranger_takes_only_the_surplus;
         TheLastComesFirst by first_come_first_served, contention_says_how_many_are_ahead;
         TicketsAreForgotten by a_waiter_comes_back_at_its_old_place;
         DeadWaitersStay by a_dead_waiter_is_skipped;
@@ -408,7 +557,7 @@ mod found {
         LeavingKeepsTheGrant by leaving_releases_a_grant, a_given_up_waiter_is_undone_by_leaving;
         LeavingFreesAnybodys by leaving_by_a_stranger_is_harmless, leaving_gives_up_the_place;
         NobodyIsWoken by a_release_rings, a_revocation_rings, leaving_with_a_grant_rings;
-        MinimumHoldsAreIgnored by a_minimum_hold_keeps_the_name, a_minimum_hold_ends;
+        MinimumHoldsAreIgnored by a_minimum_hold_keeps_the_name, a_minimum_hold_ends, a_minimum_hold_keeps_one_permit;
         MinimumHoldsKeepTheHolder by a_minimum_hold_keeps_the_name;
         GentleRevocationsCut by revoked_gently_it_is_not_renewed, revoked_gently_it_ends_with_its_ttl;
         GentleRevocationsDoNothing by revoked_gently_it_is_not_renewed;
@@ -420,5 +569,128 @@ mod found {
         BatchesAreCut by a_batch_answers_each_in_order;
         TheKeeperIsElsewhere by the_keeper_sees_the_same_store;
         ClaimsComeLate by a_given_up_claim_is_undone_by_a_release, a_given_up_waiter_is_undone_by_leaving;
+
+        OnlyTheNewestTickIsRefused by a_newer_tick_is_granted_and_no_older_one, done_of_an_older_tick_leaves_newer_ones_alone;
+        MarksFollowTheClaim by a_dead_holders_tick_is_granted_again, not_started_never_brings_the_mark_back;
+        MarksAreShared by marks_of_different_names_are_apart;
+        RefusedClaimsMoveTheMark by a_newer_tick_waits_for_the_lock;
+        PlainClaimsForgetTicks by plain_claims_leave_ticks_alone;
+        RevocationsForgetTicks by a_tick_outlives_a_revocation, a_failure_counts_late;
+        RevocationsCloseTicks by a_tick_outlives_a_revocation;
+        FutureTicksAreGranted by a_tick_in_the_future_is_refused_and_stops_nobody;
+        FutureTicksMoveTheMark by a_tick_in_the_future_is_refused_and_stops_nobody;
+        OldTicksAreGranted by a_tick_that_may_be_forgotten_is_refused;
+        KeysHaveAWindow by the_only_tick_has_no_window;
+        HeldComesFirst by a_tick_that_is_over_is_not_worth_waiting_for, a_refused_tick_leaves_no_place;
+        RunningIsNotDue by a_tick_that_runs_elsewhere_is_held, the_only_tick_has_no_window, one_of_many_claims_a_tick;
+        RunningIsForAnybody by a_tick_that_runs_elsewhere_is_held, ticks_run_beside_one_another,
+            one_of_many_claims_a_tick;
+        RunningNamesNobody by a_tick_that_runs_elsewhere_is_held;
+        RunningSaysThatNobodyWaits by a_running_tick_says_how_many_wait;
+        RefusedTicksStayInLine by a_refused_tick_leaves_no_place;
+        RetriesTakeFromOnce by a_tick_whose_holder_died_is_over_at_most_once, a_tick_outlives_a_revocation;
+        OnceTakesFromRetries by a_failed_tick_is_granted_again, a_dead_holders_tick_is_granted_again,
+            not_started_counts_once;
+        NothingIsRetried by a_failed_tick_is_granted_again, a_dead_holders_tick_is_granted_again,
+            the_only_tick_has_no_window;
+        UnfinishedIsNotTold by a_tick_whose_holder_died_is_over_at_most_once, a_failed_tick_is_granted_again;
+        AttemptsAreNotCounted by a_failed_tick_is_granted_again, a_dead_holders_tick_is_granted_again;
+        TheSameClaimCountsAgain by the_same_claim_gets_the_same_attempt, not_started_after_done_is_harmless;
+        OpenTicksPileUp by the_oldest_of_too_many_is_given_up;
+        FewTicksStayOpen by the_oldest_of_too_many_is_given_up;
+        GivingUpIsSilent by the_oldest_of_too_many_is_given_up;
+        TheNewestIsGivenUp by the_oldest_of_too_many_is_given_up;
+
+        NotStartedIsIgnored by not_started_frees_the_tick_for_everybody, not_started_counts_late,
+            leaving_counts_as_not_started;
+        NotStartedInTimeOnly by not_started_counts_late, leaving_counts_as_not_started,
+            not_started_never_brings_the_mark_back;
+        NotStartedByAnybody by not_started_by_another_is_harmless, not_started_is_too_late_once_another_has_it;
+        NotStartedByAnEarlierHolder by not_started_is_too_late_once_another_has_it;
+        NotStartedAfterDone by not_started_after_done_is_harmless, not_started_is_too_late_once_another_has_it;
+        NotStartedBringsTheMarkBack by not_started_never_brings_the_mark_back;
+        NotStartedKeepsTheAttempt by not_started_frees_the_tick_for_everybody, not_started_counts_once;
+        NotStartedCountsTwice by not_started_counts_once;
+        NotStartedStaysPromised by not_started_frees_the_tick_for_everybody, not_started_counts_late;
+        LeavingKeepsTheTick by leaving_counts_as_not_started;
+        LateDoneIsIgnored by done_counts_late, done_counts_though_another_has_begun_it_again,
+            done_of_an_older_tick_leaves_newer_ones_alone;
+        DoneByItsHolderOnly by done_counts_though_another_has_begun_it_again;
+        DoneClosesAll by done_of_an_older_tick_leaves_newer_ones_alone;
+        DoneClosesOlderOnes by not_started_never_brings_the_mark_back, a_dead_holders_tick_is_granted_again;
+        DoneEndsAnyLease by done_counts_late, done_counts_though_another_has_begun_it_again;
+        FailedStaysOpen by a_tick_that_failed_is_over_at_most_once, a_failure_counts_late;
+        FailedIsNeverRetried by a_failed_tick_is_granted_again, ticks_run_beside_one_another, a_failure_counts_late;
+        FailedIsNotStarted by a_tick_that_failed_is_over_at_most_once, a_failed_tick_is_granted_again;
+        FailedByAnybody by a_late_failure_is_harmless;
+        LateFailuresAreIgnored by a_failure_counts_late;
+        SilenceIsDone by a_release_without_a_verdict_leaves_the_tick_open;
+        SilenceIsNotStarted by a_release_without_a_verdict_leaves_the_tick_open;
+
+        PermitsAreUnlimited by so_many_may_hold_it, no_more_of_many_are_granted, a_stranger_takes_only_the_surplus;
+        OneMorePermit by so_many_may_hold_it, no_more_of_many_are_granted, each_permit_runs_out_on_its_own;
+        PermitsAreIgnored by so_many_may_hold_it, ticks_run_beside_one_another, tokens_grow_over_all_permits;
+        PermitsDisagree by holders_agree_on_the_permits;
+        PermitsNeverShrink by fewer_permits_are_fewer, holders_agree_on_the_permits;
+        TokensPerPermit by tokens_grow_over_all_permits;
+        OthersAreNotTold by so_many_may_hold_it, a_look_names_every_holder_once,
+            whose_lease_ends_first_is_named_first;
+        OthersHaveTheFirstOnesToken by a_look_names_every_holder_once;
+        PermitsAreNotTold by so_many_may_hold_it, holders_agree_on_the_permits, a_look_names_every_holder_once;
+        TheListHasAnEntryForEachHolder by a_look_names_every_holder_once;
+        RenewalsRenewAll by a_holder_keeps_its_own_permit;
+        ReleasesFreeAll by a_release_frees_one_permit, a_look_names_every_holder_once;
+        RevokingOneEndsAll by revoking_one_holder_leaves_the_others,
+            revoking_one_holder_gently_stops_its_renewals_only;
+        RevokingAllEndsOne by revoking_all_holders_frees_all_permits;
+        SurplusIsWithheld by a_stranger_takes_only_the_surplus;
+        WaitersGetOnePermitOnly by the_first_so_many_waiters_are_granted;
+        PermitsHaveNoQueue by the_first_so_many_waiters_are_granted, a_waiter_has_one_place_for_all_permits;
+        MinimumHoldsKeepAllPermits by a_minimum_hold_keeps_one_permit;
+        OthersComeInNoOrder by whose_lease_ends_first_is_named_first;
+        LaterPermitsAreSilent by each_freed_permit_rings;
+    }
+}
+
+/// The random plays find it, too, without having been told what to look for.
+macro_rules! found_by_chance {
+    ($($flaw:ident)*) => {$(
+        #[tokio::test(start_paused = true)]
+        async fn $flaw() {
+            for seed in 0..1000 {
+                let mutant = Mutant::new(Flaw::$flaw);
+                let play = Play { time_passes: true, ..Play::new(seed) };
+                if play.over(|| Arc::new(mutant.clone())).await.is_err() {
+                    return;
+                }
+            }
+            panic!("no play found it");
+        }
+    )*};
+}
+
+#[allow(non_snake_case, reason = "tests are called like the flaws")]
+mod found_by_chance {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_where_nothing_is() {
+        for seed in 0..200 {
+            let mutant = Mutant::new(Nothing);
+            let play = Play { time_passes: true, ..Play::new(seed) };
+            if let Err(violation) = play.over(|| Arc::new(mutant.clone())).await {
+                panic!("{violation}");
+            }
+        }
+    }
+
+    found_by_chance! {
+        OnlyTheNewestTickIsRefused MarksFollowTheClaim RefusedClaimsMoveTheMark RevocationsForgetTicks
+        RunningIsForAnybody RetriesTakeFromOnce NothingIsRetried AttemptsAreNotCounted TheSameClaimCountsAgain
+        NotStartedIsIgnored NotStartedByAnybody NotStartedByAnEarlierHolder NotStartedAfterDone
+        NotStartedBringsTheMarkBack LateDoneIsIgnored DoneByItsHolderOnly DoneClosesAll DoneClosesOlderOnes FailedIsNotStarted
+        FailedIsNeverRetried FailedByAnybody
+        OnceTakesFromRetries NotStartedCountsTwice NotStartedInTimeOnly NotStartedStaysPromised
+        PermitsAreUnlimited OneMorePermit TokensPerPermit
     }
 }
