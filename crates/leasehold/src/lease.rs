@@ -160,7 +160,8 @@ pub struct Holding {
     pub revoked: bool,
     /// In answer to a claim: how many waiters stand before the claimant, the holder not counted. Else: how many wait.
     pub waiting: u64,
-    /// In answer to a claim that queues: the claimant's ticket.
+    /// In answer to a claim that queues: the claimant's ticket. None where its tick runs elsewhere: there is nothing to
+    /// queue for.
     pub ticket: Option<u64>,
     /// How many may hold it at a time.
     pub permits: NonZeroU32,

@@ -139,10 +139,12 @@ impl OpenTick {
         self.attempts == 0 || (!self.once && due.retry_failed)
     }
 
-    /// The same, claimed by `holder`.
+    /// The same, claimed by `holder`. One who claims it again, its lease having ended before it heard the first answer,
+    /// has not begun it twice.
     #[must_use]
     pub fn again(&self, holder: HolderId, due: Due) -> Self {
-        Self { attempts: self.attempts.saturating_add(1), ..Self::new(holder, due) }
+        let begun = u32::from(self.holder != Some(holder));
+        Self { attempts: self.attempts.saturating_add(begun), ..Self::new(holder, due) }
     }
 
     /// The same, its holder never having begun.
