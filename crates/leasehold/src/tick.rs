@@ -139,12 +139,10 @@ impl OpenTick {
         self.attempts == 0 || (!self.once && due.retry_failed)
     }
 
-    /// The same, claimed by `holder`. One who claims it again, its lease having ended before it heard the first answer,
-    /// has not begun it twice.
+    /// The same, claimed by `holder`. It counts even if that is who had it: the first answer may have begun it.
     #[must_use]
     pub fn again(&self, holder: HolderId, due: Due) -> Self {
-        let begun = u32::from(self.holder != Some(holder));
-        Self { attempts: self.attempts.saturating_add(begun), ..Self::new(holder, due) }
+        Self { attempts: self.attempts.saturating_add(1), ..Self::new(holder, due) }
     }
 
     /// The same, its holder never having begun.
