@@ -32,6 +32,11 @@ impl HolderId {
         Self(u128::from_ne_bytes(bytes))
     }
 
+    /// Stands for a holder that isn't one of ours, by what it calls itself. Nobody can hold, renew or release as it.
+    pub(crate) fn foreign(name: &str) -> Self {
+        Self(name.bytes().fold(0, |id, byte| id.wrapping_mul(257).wrapping_add(u128::from(byte) + 1)))
+    }
+
     /// Reads what [`Display`](fmt::Display) wrote: 32 hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -39,3 +39,17 @@ mod on_disk {
 
     conformance!(sqlite, sqlite());
 }
+
+#[cfg(feature = "redis")]
+mod on_a_server {
+    use leasehold_testkit::conformance::Subject;
+
+    use super::*;
+
+    fn redis() -> Subject {
+        let open = |url: &str| leasehold::stores::open(url).expect("the URL is right");
+        Subject::new(open("redis://127.0.0.1:7711/0")).other_namespace(open("redis://127.0.0.1:7711/0?namespace=other"))
+    }
+
+    conformance!(redis, redis());
+}

@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use crate::store::Store;
 
 mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -28,6 +30,8 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         ))
     })?;
     match scheme {
+        #[cfg(feature = "redis")]
+        "redis" | "redis+unix" => Ok(Arc::new(redis::Redis::open(url)?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]

@@ -1,0 +1,138 @@
+-- ARGV holder ttl label permits tick|'' retry('1'|'0') keep queue(client|'') ticket|''
+-- {1, token, attempt, gave up|''} granted · {2, now, ahead, ticket|'', permits, holders…} held
+-- {3, newest, unfinished} claimed before · {4, ms} ahead of the clock · {5, ms} behind it · {6, permits} another number
+local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
+local h = call('HMGET', K[2], 't', 'q', 'd', 'k', 'n', 'm')
+
+-- Nobody is in the way of most claims.
+if permits == '1' and tick == '' and not h[2] and (h[5] or '1') == '1'
+    and call('SET', K[1], holder, 'NX', 'PX', ttl) then
+  local token = next_token(h[1])
+  call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now))
+  keep(h[3], h[4], 0)
+  return { 1, text(token), 0, '' }
+end
+
+local function attempts()
+  if tick == '' then return 0 end
+  local who, count = string.match(call('HGET', K[2], 'o:' .. tick) or '', '^(%S+) (%d+)')
+  return who == holder and tonumber(count) or 0
+end
+
+-- The same holder, alive: the same grant, its end moved and never back.
+local value = call('GET', K[1])
+if value == holder then
+  if call('PTTL', K[1]) < ttl then call('PEXPIRE', K[1], ttl) end
+  forget_waiter(holder)
+  return { 1, h[1], attempts(), '' }
+end
+local ends = call('ZSCORE', K[5], holder)
+if ends and tonumber(ends) > now then
+  if tonumber(ends) < now + ttl then call('ZADD', K[5], text(now + ttl), holder) pool_ends() end
+  forget_waiter(holder)
+  return { 1, string.match(call('HGET', K[2], 'p:' .. holder) or '0', '^(%d+)'), attempts(), '' }
+end
+
+-- Who holds it, by value and by holder.
+local members = pool()
+local taken, held, alive = 0, false, {}
+if value then
+  local who, mark = owner(value)
+  taken, alive[who] = 1, mark ~= '-'
+  held = mark ~= '-'
+end
+for i = 1, #members, 2 do
+  local who, mark = owner(members[i])
+  taken, alive[who] = taken + 1, mark ~= '-'
+  held = held or mark ~= '-'
+end
+if held and (h[5] or '1') ~= permits then return { 6, h[5] or '1' } end
+
+local function refused(ahead, ticket)
+  local told, n = holders()
+  local answer = { 2, text(now), ahead, ticket, n }
+  for _, field in ipairs(told) do answer[#answer + 1] = field end
+  return answer
+end
+
+local open
+if tick ~= '' then
+  if tick ~= '0' then
+    if tonumber(tick) > now + SLACK then return { 4, text(tick - now) } end
+    if now - tick > A[7] - SLACK then return { 5, text(now - tick) } end
+  end
+  open = call('HGET', K[2], 'o:' .. tick)
+  if h[6] and tonumber(tick) <= tonumber(h[6]) then
+    local who, count, once = string.match(open or '', '^(%S+) (%d+) ([01])$')
+    if who and alive[who] then
+      forget_waiter(holder)
+      return refused(count_waiters(), '')
+    end
+    if not who or not (count == '0' or (once == '0' and A[6] == '1')) then
+      forget_waiter(holder)
+      return { 3, h[6], who and 1 or 0 }
+    end
+  end
+end
+
+-- Its place in the queue, and how many live ones stand before it.
+local ticket, ahead = '', 0
+if A[8] ~= '' then
+  ticket = call('ZSCORE', K[3], holder) or A[9]
+  if not ticket or ticket == '' then
+    local last = call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2]
+    ticket = math.max((tonumber(last) or 0) + 1, clock[1] * 1000000 + clock[2])
+  end
+  ticket = text(tonumber(ticket))
+end
+if h[2] then
+  for _, waiter in ipairs(waiters(1000000)) do
+    if waiter[1] ~= holder then
+      local place = tonumber(call('ZSCORE', K[3], waiter[1]))
+      local mine = tonumber(ticket)
+      if not mine or place < mine or (place == mine and waiter[1] < holder) then ahead = ahead + 1 end
+    end
+  end
+end
+
+if tonumber(permits) - taken > ahead then
+  local token = next_token(h[1])
+  forget_waiter(holder)
+  if permits == '1' then
+    call('SET', K[1], holder, 'PX', ttl)
+    call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now), 'n', permits)
+  else
+    call('ZADD', K[5], text(now + ttl), holder)
+    pool_ends()
+    call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now), 'n', permits,
+      'p:' .. holder, text(token) .. ' ' .. text(now) .. ' ' .. A[3])
+  end
+  local attempt, gave_up = 0, ''
+  if tick ~= '' then
+    attempt = tonumber(string.match(open or '', '^%S+ (%d+)') or '0') + 1
+    call('HSET', K[2], 'm', text(math.max(tonumber(h[6] or '0'), tonumber(tick))),
+      'o:' .. tick, holder .. ' ' .. attempt .. ' ' .. (A[6] == '1' and '0' or '1'))
+    if not open then
+      local ticks = {}
+      for _, field in ipairs(call('HKEYS', K[2])) do
+        if string.sub(field, 1, 2) == 'o:' then ticks[#ticks + 1] = tonumber(string.sub(field, 3)) end
+      end
+      if #ticks > OPEN_TICKS then
+        gave_up = text(math.min(unpack(ticks)))
+        call('HDEL', K[2], 'o:' .. gave_up)
+      end
+    end
+  end
+  keep(h[3], h[4], tick ~= '' and tonumber(A[7]) or 0)
+  return { 1, text(token), attempt, gave_up }
+end
+
+if ticket ~= '' then
+  call('ZADD', K[3], ticket, holder)
+  call('HSET', K[4], holder, text(now) .. ' ' .. A[8])
+  call('PEXPIRE', K[3], 10000)
+  call('PEXPIRE', K[4], 10000)
+  call('HSET', K[2], 'q', 1) -- looking through the queue may have taken it away
+  keep(h[3], h[4], 0)
+end
+return refused(ahead, ticket)

@@ -1,0 +1,161 @@
+-- What the scripts have in common; it stands before each of them.
+--
+-- The keys of a name (one slot):
+--   KEYS[1] lock   string with a TTL: the holder; '!' before it: revoked; '-' before it: kept after a release
+--   KEYS[2] hash   what is known of the name: t token of the last grant, h holder, l label, g granted (ms), n permits,
+--                  m mark, o:<tick> 'holder attempts once', p:<holder> 'token granted label' of a permit, q: somebody
+--                  queues, k how long it is kept (ms), d the day on which its end was last pushed out, v version
+--   KEYS[3] queue  sorted set: waiter -> ticket
+--   KEYS[4] seen   hash: waiter -> 'seen (ms) client'
+--   KEYS[5] pool   sorted set, where there are several permits: holder -> end (ms); '!' and '-' as above
+local call, K, A = redis.call, KEYS, ARGV
+local DAYS_7, SLACK, ENTRY, OPEN_TICKS = 604800000, 300000, 1000, 32
+
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function text(number) return string.format('%.0f', number) end
+
+-- The companion outlives its last use: by a week, or by as long as a tick asks for. Pushed out once in a while.
+local function keep(day, kept, ms)
+  ms = math.max(ms, tonumber(kept) or DAYS_7)
+  local today = string.sub(clock[1], 1, 5)
+  if day ~= today or text(ms) ~= kept then
+    call('HSET', K[2], 'd', today, 'k', text(ms), 'v', 1)
+    call('PEXPIRE', K[2], text(ms + 172800000))
+  end
+end
+
+local function next_token(last)
+  return math.max((tonumber(last) or 0) + 1, (now - 1577836800000) * 16)
+end
+
+-- Whose a value is, and what is said of it.
+local function owner(value)
+  local mark = string.sub(value, 1, 1)
+  if mark == '!' or mark == '-' then return string.sub(value, 2), mark end
+  return value, ''
+end
+
+-- Permits that are taken: lists of value and end. Those whose time is over are taken out.
+local function pool()
+  local over = call('ZRANGEBYSCORE', K[5], '-inf', text(now))
+  for _, value in ipairs(over) do
+    call('HDEL', K[2], 'p:' .. owner(value))
+  end
+  if #over > 0 then call('ZREMRANGEBYSCORE', K[5], '-inf', text(now)) end
+  return call('ZRANGE', K[5], 0, -1, 'WITHSCORES')
+end
+
+-- The end of the pool's own key: when its last member is over.
+local function pool_ends()
+  local last = call('ZRANGE', K[5], -1, -1, 'WITHSCORES')[2]
+  if last then call('PEXPIREAT', K[5], text(tonumber(last) + 1000)) end
+end
+
+-- What there is to say of those who hold the name: holder, mark, label, token, granted, left (ms) for each.
+local function holders()
+  local h = call('HMGET', K[2], 'h', 'l', 't', 'g', 'n')
+  local told = {}
+  local value = call('GET', K[1])
+  if value then
+    local who, mark = owner(value)
+    local left = call('PTTL', K[1])
+    if h[1] == who then told = { who, mark, h[2] or '', h[3] or '0', h[4] or '0', left }
+    else told = { value, '?', '', '0', '0', left } end
+  end
+  local members = pool()
+  for i = 1, #members, 2 do
+    local who, mark = owner(members[i])
+    local token, granted, label = string.match(call('HGET', K[2], 'p:' .. who) or '', '^(%d+) (%d+) (.*)$')
+    for _, field in ipairs({ who, mark, label or '', token or '0', granted or '0', members[i + 1] - now }) do
+      told[#told + 1] = field
+    end
+  end
+  if #told == 0 and h[1] then told = { h[1], '-', h[2] or '', h[3] or '0', h[4] or '0', 0 } end
+  return told, h[5] or '1'
+end
+
+-- The live waiters in order, at most so many; the dead ones before them are taken out.
+local function waiters(most)
+  local live, from = {}, 0
+  while #live < most do
+    local waiter = call('ZRANGE', K[3], from, from)[1]
+    if not waiter then break end
+    local at, client = string.match(call('HGET', K[4], waiter) or '', '^(%d+) (.*)$')
+    if at and now - at <= ENTRY then
+      live[#live + 1] = { waiter, client }
+      from = from + 1
+    else
+      call('ZREM', K[3], waiter)
+      call('HDEL', K[4], waiter)
+    end
+  end
+  if #live == 0 then call('HDEL', K[2], 'q') end
+  return live
+end
+
+local function count_waiters()
+  if not call('HGET', K[2], 'q') then return 0 end
+  return #waiters(1000000)
+end
+
+-- Wakes the first waiters, as many as there are permits free. Without the right to publish they look by themselves.
+local function wake(prefix, most)
+  for _, waiter in ipairs(waiters(most)) do
+    redis.pcall('PUBLISH', prefix .. waiter[2], K[1])
+  end
+end
+
+local function forget_waiter(waiter)
+  return call('ZREM', K[3], waiter) + call('HDEL', K[4], waiter)
+end
+
+-- What became of a tick: done <tick>, failed, unstarted. Counts whoever holds the name by now.
+local function judge(holder, verdict, tick)
+  if verdict == '' then return end
+  if verdict == 'done' then
+    call('HDEL', K[2], 'o:' .. tick)
+    return
+  end
+  local fields = call('HGETALL', K[2])
+  for i = 1, #fields, 2 do
+    local who, attempts, once = string.match(fields[i + 1], '^(%S+) (%d+) ([01])$')
+    if string.sub(fields[i], 1, 2) == 'o:' and who == holder then
+      if verdict == 'failed' and once == '1' then call('HDEL', K[2], fields[i])
+      elseif verdict == 'unstarted' then
+        call('HSET', K[2], fields[i], '- ' .. math.max(attempts - 1, 0) .. ' ' .. once)
+      end
+    end
+  end
+end
+
+-- Ends the holder's lease, if it is alive; nobody else gets it for `rest` ms. Answers whether it was.
+local function free(holder, rest, prefix)
+  local value = call('GET', K[1])
+  local freed = false
+  if value and (value == holder or value == '!' .. holder) then
+    if rest > 0 then call('SET', K[1], '-' .. holder, 'PX', text(rest)) else call('DEL', K[1]) end
+    freed = true
+  else
+    for _, member in ipairs({ holder, '!' .. holder }) do
+      local ends = call('ZSCORE', K[5], member)
+      if ends and tonumber(ends) > now then
+        call('ZREM', K[5], member)
+        if rest > 0 then
+          call('ZADD', K[5], text(now + rest), '-' .. holder)
+          pool_ends()
+        else
+          call('HDEL', K[2], 'p:' .. holder)
+        end
+        freed = true
+      end
+    end
+  end
+  if freed and rest == 0 and call('HGET', K[2], 'q') then
+    local n = tonumber(call('HGET', K[2], 'n') or '1') or 1
+    local taken = call('EXISTS', K[1]) + call('ZCOUNT', K[5], '(' .. text(now), '+inf')
+    if n > taken then wake(prefix, n - taken) end
+  end
+  return freed
+end

@@ -1,0 +1,33 @@
+-- KEYS lock, pool of each lease     ARGV holder, ttl of each     1 renewed · 2 revoked · 0 gone
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local answers = {}
+for i = 1, #ARGV / 2 do
+  local lock, pool, holder, ttl = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local value = call('GET', lock)
+  if value == holder then
+    -- Never back: an overtaken renewal must not cut what a later one has promised.
+    if call('PTTL', lock) < ttl then call('PEXPIRE', lock, ttl) end
+    answers[i] = 1
+  elseif value == '!' .. holder then
+    answers[i] = 2
+  elseif value then
+    answers[i] = 0
+  else
+    local ends = tonumber(call('ZSCORE', pool, holder) or '0')
+    local revoked = tonumber(call('ZSCORE', pool, '!' .. holder) or '0')
+    answers[i] = 0
+    if ends > now then
+      if ends < now + ttl then
+        call('ZADD', pool, string.format('%.0f', now + ttl), holder)
+        local last = call('ZRANGE', pool, -1, -1, 'WITHSCORES')[2]
+        call('PEXPIREAT', pool, string.format('%.0f', last + 1000))
+      end
+      answers[i] = 1
+    elseif revoked > now then
+      answers[i] = 2
+    end
+  end
+end
+return answers
