@@ -58,6 +58,14 @@ impl Fields {
         while !self.is_empty() {
             let (who, mark, label) = (self.text()?, self.text()?, self.text()?);
             let (token, granted, left) = (self.number()?, self.number()?, self.number()?);
+            if mark == "?" && left < 0 {
+                return Err(Error::new(
+                    ErrorKind::Misconfigured,
+                    format!(
+                        "something of another program stands under a lock's name and never ends ({who:?}); delete it, or use another namespace"
+                    ),
+                ));
+            }
             let held = left > 0 && mark != "-";
             holders.push(Holder {
                 // Whoever isn't one of ours holds it all the same.

@@ -18,15 +18,16 @@ impl Keys {
         &self.lock
     }
 
-    /// Where the permits are, if there are several.
-    pub fn pool(&self) -> String {
-        format!("{}:p", self.lock)
-    }
-
     /// All, in the order in which the scripts name them.
     pub fn all(&self) -> [String; 5] {
         let lock = &self.lock;
-        [lock.clone(), format!("{lock}:h"), format!("{lock}:q"), format!("{lock}:w"), self.pool()]
+        [lock.clone(), format!("{lock}:h"), format!("{lock}:q"), format!("{lock}:w"), format!("{lock}:p")]
+    }
+
+    /// Those that a renewal needs.
+    pub fn for_renewal(&self) -> [String; 3] {
+        let [lock, hash, _, _, pool] = self.all();
+        [lock, hash, pool]
     }
 
     /// What the names' companions look like, for a search. A namespace may have characters that a pattern has, too.

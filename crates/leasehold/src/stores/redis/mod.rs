@@ -92,11 +92,7 @@ impl Redis {
     }
 
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Result<Vec<Renewal>> {
-        let mut keys = Vec::with_capacity(2 * leases.len());
-        for (lease, _) in leases {
-            let of = self.keys(&lease.name);
-            keys.extend([of.lock().to_owned(), of.pool()]);
-        }
+        let keys: Vec<_> = leases.iter().flat_map(|(lease, _)| self.keys(&lease.name).for_renewal()).collect();
         let mut call = self.scripts.renew.call(&keys);
         for (lease, ttl) in leases {
             call.arg(lease.holder.to_string()).arg(millis(*ttl));

@@ -21,7 +21,7 @@ end
 
 -- The same holder, alive: the same grant, its end moved and never back.
 local value = call('GET', K[1])
-if value == holder then
+if value == holder and h[1] then
   if call('PTTL', K[1]) < ttl then call('PEXPIRE', K[1], ttl) end
   forget_waiter(holder)
   return { 1, h[1], attempts(), '' }
@@ -86,12 +86,12 @@ if A[8] ~= '' then
   ticket = text(tonumber(ticket))
 end
 if h[2] then
-  for _, waiter in ipairs(waiters(1000000)) do
-    if waiter[1] ~= holder then
-      local place = tonumber(call('ZSCORE', K[3], waiter[1]))
-      local mine = tonumber(ticket)
-      if not mine or place < mine or (place == mine and waiter[1] < holder) then ahead = ahead + 1 end
-    end
+  waiters(1, holder) -- the dead ones before the first live one are gone now; those behind it are of no matter
+  if ticket ~= '' then
+    call('ZADD', K[3], ticket, holder)
+    ahead = call('ZRANK', K[3], holder)
+  else
+    ahead = call('ZCARD', K[3])
   end
 end
 

@@ -76,14 +76,15 @@ local function holders()
   return told, h[5] or '1'
 end
 
--- The live waiters in order, at most so many; the dead ones before them are taken out.
-local function waiters(most)
+-- The live waiters in order, at most so many, whoever asks being one; the dead ones before them are taken out. An
+-- entry from the future is as dead as an old one: the clock was set back.
+local function waiters(most, me)
   local live, from = {}, 0
   while #live < most do
     local waiter = call('ZRANGE', K[3], from, from)[1]
     if not waiter then break end
     local at, client = string.match(call('HGET', K[4], waiter) or '', '^(%d+) (.*)$')
-    if at and now - at <= ENTRY then
+    if waiter == me or (at and math.abs(now - at) <= ENTRY) then
       live[#live + 1] = { waiter, client }
       from = from + 1
     else

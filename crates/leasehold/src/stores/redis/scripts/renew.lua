@@ -1,10 +1,13 @@
--- KEYS lock, pool of each lease     ARGV holder, ttl of each     1 renewed · 2 revoked · 0 gone
+-- KEYS lock, hash, pool of each lease     ARGV holder, ttl of each     1 renewed · 2 revoked · 0 gone
 local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local answers = {}
 for i = 1, #ARGV / 2 do
-  local lock, pool, holder, ttl = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local lock, hash, pool = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local holder, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  -- What is known of a name must not end before a hold that lasts for weeks.
+  if call('PTTL', hash) < 259200000 then call('PEXPIRE', hash, 777600000) end
   local value = call('GET', lock)
   if value == holder then
     -- Never back: an overtaken renewal must not cut what a later one has promised.
