@@ -179,6 +179,7 @@ impl Entry {
         self.leases.retain(|lease| !lease.is_over(now));
         self.permits = claim.permits.get();
         self.token += 1;
+        self.leases.reserve_exact(1); // most names have one, and a growing list would make room for four
         self.leases.push(Lease {
             holder: Some(claim.holder),
             label: claim.label.to_string(),
