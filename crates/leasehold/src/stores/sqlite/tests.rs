@@ -455,6 +455,29 @@ async fn a_key_is_remembered_from_its_end_on_and_then_forgotten() {
 }
 
 #[tokio::test]
+async fn a_key_is_forgotten_though_nobody_claims_another() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let first = keyed("daily", DAY);
+    let before = token(&store, &first).await.unwrap();
+    assert_eq!(store.release(&key(&first), done(&first)).await.unwrap(), Release::Released);
+    assert_eq!(token(&store, &keyed("daily", DAY)).await, None);
+    machine.wall_ms.fetch_add(24 * HOUR_MS, Ordering::Relaxed);
+    let second = keyed("daily", DAY);
+    let Attempt::Granted(grant) = store.try_acquire(&second).await.unwrap() else { panic!("it is a day ago") };
+    assert!(grant.token > before && grant.attempt == 1, "{grant:?}");
+    // Begun and not finished: remembered for a day all the same, and no longer.
+    assert_eq!(store.release(&key(&second), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(token(&store, &keyed("daily", DAY)).await, None);
+    machine.wall_ms.fetch_add(24 * HOUR_MS, Ordering::Relaxed);
+    let third = Claim { permits: std::num::NonZeroU32::new(2).unwrap(), ..keyed("daily", DAY) };
+    assert!(matches!(store.try_acquire(&third).await.unwrap(), Attempt::Granted(grant) if grant.attempt == 1));
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    let running = Claim { holder: HolderId::fresh(), ..third };
+    assert!(matches!(store.try_acquire(&running).await.unwrap(), Attempt::Held(_)), "not while it runs");
+}
+
+#[tokio::test]
 async fn keys_do_not_pile_up_and_held_ones_are_not_forgotten() {
     let (dir, machine) = (directory(), Fake::default());
     let store = open(&dir, &machine);
