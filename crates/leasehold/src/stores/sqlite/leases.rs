@@ -114,7 +114,9 @@ fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<At
     let ahead = queue::ahead(writing, claim, place)?;
     let taken = leases.live(writing.now).count();
     let free = i64::from(claim.permits.get()).saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX));
-    if free > ahead {
+    // One that was revoked has its permit still, and is to have no other.
+    let is_revoked = leases.of(claim.holder, writing.now).is_some();
+    if !is_revoked && free > ahead {
         let granted = grant_to(writing, claim, &leases, floor)?;
         queue::forget(writing, &claim.name, claim.holder)?;
         return Ok(Attempt::Granted(granted));
@@ -332,9 +334,9 @@ impl Leases {
         self.held(now).find(|lease| lease.holder == Some(holder))
     }
 
-    /// The first slot that nobody has.
+    /// The first slot that nobody has. The rows are in order of slot.
     fn free_slot(&self, now: i64) -> i64 {
-        (0..).find(|slot| self.live(now).all(|lease| lease.slot != *slot)).unwrap_or(0)
+        self.live(now).fold(0, |free, lease| if lease.slot == free { free + 1 } else { free })
     }
 
     fn last_token(&self) -> Option<i64> {

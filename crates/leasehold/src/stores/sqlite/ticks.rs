@@ -25,6 +25,7 @@ pub(super) fn standing(
     if let Err(why) = due.tick.window(writing.utc(), due.keep) {
         return Ok(Standing::Over(why));
     }
+    forget_what_is_over(writing, name)?;
     let newest = newest(writing, name)?;
     let open = open(writing, name, due.tick)?;
     Ok(due.standing(newest, open.as_ref(), is_alive))
@@ -139,7 +140,22 @@ fn give_up_oldest(writing: &Writing<'_>, name: &LockName) -> Result<Option<Tick>
     Ok(gave_up.map(tick))
 }
 
-/// Keys whose time to be remembered is over, unless somebody has or wants them.
+/// What is remembered of this key, if its time is over and nobody has it. Its counter stays.
+fn forget_what_is_over(writing: &Writing<'_>, name: &LockName) -> Result<(), Fault> {
+    let mut statement = writing.db.prepare_cached(
+        "update leasehold_locks set mark = null, keep = null, forget_at = null
+         where ns = ?1 and name = ?2 and slot = 0 and forget_at <= ?3 and not exists (
+            select 1 from leasehold_locks o where o.ns = ?1 and o.name = ?2 and o.expires > ?4)",
+    )?;
+    let (namespace, name) = (writing.namespace(), name.as_str());
+    if statement.execute(params![namespace, name, millis(writing.utc()), writing.now])? > 0 {
+        let mut statement = writing.db.prepare_cached("delete from leasehold_ticks where ns = ?1 and name = ?2")?;
+        statement.execute(params![namespace, name])?;
+    }
+    Ok(())
+}
+
+/// Keys whose time to be remembered is over, unless somebody has them.
 fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
     let mut statement = writing.db.prepare_cached(
         "select ns, name from leasehold_locks l where forget_at <= ?1 and not exists (
