@@ -220,16 +220,17 @@ pub(super) fn revoke(
     })
 }
 
-/// What is shown of a name that is held, kept or waited for: all its leases, so many as wait beside each.
+/// What is shown of a name that is held, kept or waited for: all its leases, so many as wait beside each; and its first
+/// slot, which says how many permits there are.
 const SHOWN: &str = "
     select l.slot, l.holder, l.label, l.token, l.granted, l.expires, l.revoked, l.permits, l.name,
         (select count(*) from leasehold_waiters w
-         where w.ns = l.ns and w.name = l.name and w.seen > ?2 - 1000000000) as waiting
-    from leasehold_locks l where l.ns = ?1 and (l.expires > ?2 or (l.slot = 0 and waiting > 0)";
+         where w.ns = l.ns and w.name = l.name and w.seen > ?2 - 1000000000)
+    from leasehold_locks l where l.ns = ?1 and (l.slot = 0 or l.expires > ?2)";
 
 /// Who holds a name.
 pub(super) fn inspect(connection: &Connection, name: &LockName) -> Result<Option<Holding>, Fault> {
-    let sql = format!("{SHOWN} or l.slot = 0) and l.name = ?3 order by l.name, l.slot");
+    let sql = format!("{SHOWN} and l.name = ?3 order by l.name, l.slot");
     let mut statement = connection.db.prepare_cached(&sql)?;
     let now = connection.now();
     let rows = statement.query(params![connection.namespace(), now, name.as_str()])?;
@@ -237,12 +238,14 @@ pub(super) fn inspect(connection: &Connection, name: &LockName) -> Result<Option
     Ok(found.filter(|found| !found.free_in().is_zero() || found.waiting > 0))
 }
 
-/// Every name that is held, kept or waited for, in order.
+/// Every name that is held, kept or waited for, in order. Looks at all names, free ones included, but only once: keys
+/// may be many.
 pub(super) fn list(connection: &Connection) -> Result<Vec<Holding>, Fault> {
-    // How many permits a name has is told by its first slot, which may be free.
     let sql = format!(
-        "{SHOWN} or (l.slot = 0 and exists (select 1 from leasehold_locks o
-            where o.ns = l.ns and o.name = l.name and o.slot > 0 and o.expires > ?2))) order by l.name, l.slot"
+        "{SHOWN} and l.name in (
+            select name from leasehold_locks where ns = ?1 and expires > ?2
+            union select name from leasehold_waiters where ns = ?1 and seen > ?2 - 1000000000)
+         order by l.name, l.slot"
     );
     let mut statement = connection.db.prepare_cached(&sql)?;
     let now = connection.now();
