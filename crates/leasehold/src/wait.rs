@@ -267,7 +267,7 @@ impl Drop for Acquisition {
             self.client.keeper.clean_up(Cleanup {
                 store: Arc::clone(&self.client.store),
                 key: self.key(),
-                what: Undo::Claim,
+                what: Undo::Claim { has_tick: self.claim.due.is_some() },
                 give_up_at: self.client.clock.now() + self.terms.ttl,
             });
         }

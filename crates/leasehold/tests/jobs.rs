@@ -271,6 +271,23 @@ async fn that_it_is_done_is_told_until_the_store_has_heard_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_became_of_a_tick_is_told_however_long_the_store_is_away() {
+    let Scene { ours, others, faults, .. } = scene();
+    let now = tick(&ours, 0).await;
+    let job = |locks: &Locks, name: &str| locks.lock(name).ttl(TTL).tick(now).retry_failed(name == "done");
+    let (done, unbegun) = (acquired(&job(&ours, "done")).await, acquired(&job(&ours, "unbegun")).await);
+    faults.cut();
+    assert!(done.complete().await.is_err());
+    assert!(unbegun.not_started().await.is_err());
+    tokio::time::timeout(TTL * 2, ours.shutdown()).await.expect("a shutdown waits for a TTL at the most");
+    tokio::time::sleep(20 * MINUTE).await;
+    faults.heal();
+    tokio::time::sleep(10 * SECOND).await;
+    not_due(&job(&others, "done")).await;
+    assert_eq!(acquired(&job(&others, "unbegun")).await.attempt(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_a_tick_that_is_done_meanwhile_is_told() {
     let Scene { ours, others, .. } = scene();
     let now = tick(&ours, 0).await;
