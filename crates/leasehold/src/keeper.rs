@@ -443,8 +443,9 @@ impl Shared {
     }
 
     fn give_back(&self, hold: &Hold, now: Moment) {
-        let what =
-            Undo::Hold { how: hold.how_it_ends(now, Verdict::Failed), acquired: hold.acquired, uncertain: false };
+        // Its guard is still there, and will say what became of the work.
+        let how = Ended { verdict: None, ..hold.how_it_ends(now, Verdict::Failed) };
+        let what = Undo::Hold { how, acquired: hold.acquired, uncertain: false };
         let store = Arc::clone(&self.store);
         let cleanup = Cleanup { store, key: hold.key.clone(), what, give_up_at: now + hold.ttl };
         self.schedule().cleanups.push(cleanup);
