@@ -119,7 +119,11 @@ struct Tick {
 
 /// A store call of the keeper that has ended.
 enum Called {
-    Renewed { sent: Moment, holds: Vec<Arc<Hold>>, answers: Vec<Result<Renewal>> },
+    Renewed {
+        sent: Moment,
+        holds: Vec<Arc<Hold>>,
+        answers: Vec<Result<Renewal>>,
+    },
     CleanedUp,
     /// Its lease has ended by itself, and the store has still not heard of its tick.
     Overdue(Cleanup),

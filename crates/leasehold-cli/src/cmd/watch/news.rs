@@ -74,9 +74,7 @@ impl News {
             reason: None,
         };
         match found {
-            Some(found) if found.holder.is_some() => {
-                news.of(found.holder, &found.label, found.token, found.held_for)
-            }
+            Some(found) if found.holder.is_some() => news.of(found.holder, &found.label, found.token, found.held_for),
             _ => news,
         }
     }

@@ -32,7 +32,9 @@ const LAST_MS: i64 = 1 << 42;
 /// keeps its grant; then the queue; then the lease.
 const GRANT_AT_ONCE: &str = "
     insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
-    values(?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, 0)
+    values(?1, ?2, 0, ?3, ?4,
+        max(?5, 1 + coalesce((select token from leasehold_locks where ns = '' and name = '' and slot = 0), 0)),
+        ?6, ?7, 0)
     on conflict(ns, name, slot) do update set
         token = case when holder = ?3 and expires > ?6 then token else max(token + 1, ?5) end,
         granted = case when holder = ?3 and expires > ?6 then granted else ?6 end,
@@ -373,7 +375,8 @@ impl Lease {
 
 fn grant_to(writing: &Writing<'_>, claim: &Claim, leases: &Leases, floor: Option<i64>) -> Result<Grant, Fault> {
     let (namespace, name, now) = (writing.namespace(), claim.name.as_str(), writing.now);
-    let (slot, token) = (leases.free_slot(now), next_token(leases.last_token(), floor)?);
+    let last = leases.last_token().map_or_else(|| ticks::last_forgotten_token(writing), |last| Ok(Some(last)))?;
+    let (slot, token) = (leases.free_slot(now), next_token(last, floor)?);
     let mut statement = writing.db.prepare_cached(
         "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
          values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)

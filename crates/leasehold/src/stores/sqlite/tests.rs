@@ -478,6 +478,26 @@ async fn a_key_is_forgotten_though_nobody_claims_another() {
 }
 
 #[tokio::test]
+async fn tokens_of_a_key_grow_though_it_was_forgotten_and_the_wall_clock_set_back() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let (forgotten, others) = (["plain", "tick"], |n: i32| keyed(&format!("other-{n}"), DAY));
+    let mut before = Vec::new();
+    for name in forgotten {
+        let claim = keyed(name, DAY);
+        before.push(token(&store, &claim).await.unwrap());
+        assert_eq!(store.release(&key(&claim), done(&claim)).await.unwrap(), Release::Released);
+    }
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    complete(&store, &others(1)).await;
+    assert_eq!(rows(&store, "leasehold_locks"), 2, "both are forgotten, and one row says how far they had counted");
+    machine.wall_ms.fetch_sub(72 * HOUR_MS, Ordering::Relaxed);
+    assert!(token(&store, &claim("plain")).await.unwrap() > before[0]);
+    assert!(token(&store, &keyed("tick", DAY)).await.unwrap() > before[1]);
+    assert_eq!(store.list().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn keys_do_not_pile_up_and_held_ones_are_not_forgotten() {
     let (dir, machine) = (directory(), Fake::default());
     let store = open(&dir, &machine);

@@ -164,7 +164,15 @@ fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
     let old = statement.query_map(params![millis(writing.utc()), writing.now, FORGOTTEN_AT_ONCE as i64], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
     })?;
+    // No name is empty: the row of the empty one says how far the forgotten ones had counted. Not even a wall clock that
+    // is set back may bring their tokens again.
+    let mut counted = writing.db.prepare_cached(
+        "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
+         select '', '', 0, null, '', max(token), 0, 0, 0 from leasehold_locks where ns = ?1 and name = ?2
+         on conflict(ns, name, slot) do update set token = max(token, excluded.token)",
+    )?;
     for forgotten in old.collect::<rusqlite::Result<Vec<_>>>()? {
+        counted.execute(params![forgotten.0, forgotten.1])?;
         for table in ["leasehold_locks", "leasehold_ticks"] {
             let mut statement =
                 writing.db.prepare_cached(&format!("delete from {table} where ns = ?1 and name = ?2"))?;
@@ -172,6 +180,13 @@ fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// The largest token of all names that were forgotten: a name that is new may be one of them.
+pub(super) fn last_forgotten_token(writing: &Writing<'_>) -> Result<Option<i64>, Fault> {
+    let mut statement =
+        writing.db.prepare_cached("select token from leasehold_locks where ns = '' and name = '' and slot = 0")?;
+    Ok(statement.query_row([], |row| row.get(0)).optional()?)
 }
 
 /// A tick as it was stored.
