@@ -384,3 +384,17 @@ fn control_characters_are_shown_as_what_they_are() {
     refused.fails(64, &["--once-per"]);
     assert!(!refused.stderr.contains('\u{1b}'), "{refused:?}");
 }
+
+#[test]
+fn a_slot_is_not_used_up_by_a_run_that_another_lock_kept_from_beginning() {
+    let bench = Bench::new();
+    let other = Job::start(&bench, &["pool", "--permits", "3"]);
+    for _ in 0..5 {
+        let both = ["a", "--once-per", YEAR, "--also", "pool"];
+        runs(&bench, &both, "echo ran").fails(78, &["permits"]);
+        runs(&bench, &["a"], "echo free").says(&["free"]);
+    }
+    bench.write("go", "");
+    assert_eq!(other.ends(), Some(0));
+    runs(&bench, &["a", "--once-per", YEAR], "echo ran").says(&["ran"]);
+}
