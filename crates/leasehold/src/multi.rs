@@ -15,7 +15,8 @@ use crate::validity::Moment;
 ///
 /// They are taken one after the other in order of their names, whatever the order in which they were given, so that no
 /// two that want `[a, b]` and `[b, a]` wait for each other. While one is waited for, those before it are held. Each
-/// keeps its own terms (TTL, permits, tick …); how long is waited is said here, for all together.
+/// keeps its own terms (TTL, permits, tick …); how long is waited is said here, for all together. A maximum hold counts
+/// from when its lock was taken, so it belongs to the one that is taken last.
 ///
 /// ```
 /// # async fn demo(locks: leasehold::Locks) -> leasehold::Result<()> {

@@ -361,7 +361,7 @@ async fn a_key_is_done_until_it_succeeds() {
     };
     assert_eq!(attempt, 2);
     let Ran::NotDue(why) = key.run(async |_| ()).await.unwrap() else { panic!("it is done") };
-    assert_eq!(why.to_string(), "it was done before");
+    assert_eq!(why.to_string(), "it has had its run");
 }
 
 // ---- permits
@@ -411,7 +411,7 @@ async fn all_must_ask_for_the_same_number() {
     for other in [1, 2, 4] {
         let error = others.lock("pool").permits(other).wait(Wait::Forever).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains(&format!("{other} permits")) && error.to_string().contains("with 3"));
+        assert!(error.to_string().contains(&format!("permits: {other}")) && error.to_string().contains("with 3"));
     }
     guard.release().await.unwrap();
     acquired(&others.lock("pool").permits(4)).await.release().await.unwrap();

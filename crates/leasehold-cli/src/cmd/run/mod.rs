@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
                 Asked::Refused(ending) => return Ok(ending),
             };
             let since = BootClock.now();
-            self.report.got(self.main(&guard), locks.label());
+            self.report.got(self.main(&guard), &guard, locks.label());
             let end = self.job(&guard, &once).await;
             let lost = match self.finish(&locks, guard, end).await {
                 Held::Lost(ending) if self.goes_on() => ending,
@@ -127,7 +127,8 @@ impl<'a> Run<'a> {
 
     /// A lock that is lost as soon as it is got must not make us spin.
     async fn pause(&mut self, backoff: &mut Backoff, held: Duration) -> Result<(), Fatal> {
-        if held >= STEADY {
+        // Two TTLs: then it has been renewed for a while.
+        if held >= self.args.ttl * 2 {
             *backoff = Backoff::default();
             return Ok(());
         }
@@ -305,7 +306,8 @@ impl<'a> Run<'a> {
     /// A release that fails doesn't change the job's result; the lock ends with its TTL.
     async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End, lost: bool) {
         let released = match end {
-            End::Exited(0) => guard.complete().await,
+            // A job that was told to end and did so politely has not done its work.
+            End::Exited(0) if self.warden.asked_to_stop().is_none() => guard.complete().await,
             end if !end.was_started() => guard.not_started().await,
             _ => guard.release().await,
         };
@@ -357,9 +359,6 @@ fn other_tokens() -> impl Iterator<Item = OsString> {
     let names = std::env::vars_os().map(|(name, _)| name);
     names.filter(|name| name.to_string_lossy().starts_with("LEASEHOLD_TOKEN_"))
 }
-
-/// Held for so long, a lock is not being lost all the time.
-const STEADY: Duration = Duration::from_secs(1);
 
 /// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
