@@ -49,13 +49,13 @@ echo "   interrupted: $?, then $(state scope)"
 echo '5. A nightly run is one run, however many machines start it and however late they come.'
 for machine in 1 2 3; do
   leasehold run nightly --once-per '0 0 1 1 *' -- sh -c "echo '   machine $machine runs it'" 2>"$dir/told"
-  echo "   machine $machine: $?$(sed 's/.*\(was done before; not run\)/, \1/' "$dir/told")"
+  echo "   machine $machine: $?$(sed 's/.*\(has had its run; not run\)/, \1/' "$dir/told")"
 done
 
 echo '6. A piece of work is done once; if it fails it is tried again.'
 for delivery in 1 2 3; do
   leasehold run billing --once-key invoice-2931 --retry-failed -- sh -c '[ "$LEASEHOLD_ATTEMPT" -gt 1 ]' 2>"$dir/told"
-  echo "   delivery $delivery: $?$(sed 's/.*\(was done before; not run\)/, \1/' "$dir/told")"
+  echo "   delivery $delivery: $?$(sed 's/.*\(has had its run; not run\)/, \1/' "$dir/told")"
 done
 
 echo '7. Two at a time, and no more.'

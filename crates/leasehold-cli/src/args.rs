@@ -160,14 +160,15 @@ Examples:
 
 const RUN_REPORT: &str = "\
 Report:
-  An object; what is not known, or not yet, is null. Fields and outcomes may be added.
+  An object; what is not known, or not yet, is null. Fields and outcomes may be added. A command line that is wrong (64)
+  writes nothing: what is in the file is from before.
   lock          the lock's name
   outcome       running      it has not ended; or was killed before it could say how
                 done         the job ended by itself (child says how)
                 held         another holds the lock (held_by); the job was not run
                 skipped      this slot or key had its run before; the job was not run
                 lost         the lock was lost, or --max-hold was over; the job was stopped
-                interrupted  a signal asked us to stop, or was handed on to the job
+                interrupted  TERM, INT or QUIT asked us to stop, or was handed on to the job
                 not_started  the job's program could not be started
                 unavailable  the store could not be reached or refused to write
                 failed       anything else: access denied, a wrong set-up, a fault of ours
@@ -178,7 +179,8 @@ Report:
   holder token label          our hold of the lock; the token is text, as in status --json
   tick attempt  of --once-per which slot; how often it, or the key, was begun, this time included
   waited_ms held_ms           how long the lock was waited for, and held
-  held_by       {\"holder\", \"token\", \"label\"} of whoever holds it instead
+  held_by       {\"lock\", \"holder\", \"token\", \"label\"} of whoever holds it, or one of --also, instead
+  also          [{\"lock\", \"holder\", \"token\"}] of our holds of --also
   started_at ended_at         times of day in UTC";
 
 fn run_footer() -> String {
@@ -226,9 +228,9 @@ pub struct RunArgs {
     /// Run once in each SLOT of time, however many try, and however late: cron fields, or a duration
     ///
     /// "0 2 * * *" (at two o'clock, by --tz), 15m (each quarter of an hour). The store's clock decides which slot it is,
-    /// so this machine's may be wrong. Whoever comes up to a minute early comes for the slot that begins then. If the
-    /// slot has had its run, CMD is not run, which is told on stderr, and the exit code is 0; while it runs elsewhere,
-    /// the exit code is 75. At most once: a run that failed, or whose machine died, is not repeated without
+    /// so this machine's may be wrong. With cron fields it is the last slot, or the next one where that is at most a
+    /// minute away and no further than the last; a duration's slot is the one that is running. If it has had its run, CMD
+    /// is not run, which is told on stderr, and the exit code is 0; while it runs elsewhere, the exit code is 75. At most once: a run that failed, or whose machine died, is not repeated without
     /// --retry-failed. A command that could not be started has not run.
     #[arg(long, value_name = "SLOT", conflicts_with_all = ["once_key", "forever"], help_heading = ONCE)]
     pub once_per: Option<String>,
@@ -237,14 +239,14 @@ pub struct RunArgs {
     pub tz: Option<String>,
     /// Run once for this KEY, ever: an idempotency key for a piece of work, such as an invoice's number
     ///
-    /// Each key is a lock of its own, called NAME/KEY: other keys of NAME run beside it. Done before: exit code 0 and a
-    /// line on stderr; running elsewhere: 75. What counts as run is the same as for --once-per.
+    /// Each key is a lock of its own, called NAME/KEY (a slash in NAME is written %2F): other keys of NAME run beside it.
+    /// Done before: exit code 0 and a line on stderr; running elsewhere: 75. What counts as run is as for --once-per.
     #[arg(long, value_name = "KEY", conflicts_with = "forever", help_heading = ONCE)]
     pub once_key: Option<String>,
-    /// How long a KEY is remembered after its last run [at least 10m]
+    /// How long a KEY is remembered after its last run [10m to 3650d]
     #[arg(long, value_name = "DUR", default_value = "30d", value_parser = memory, requires = "once_key", help_heading = ONCE)]
     pub remember: Duration,
-    /// Run a slot or key again whose run has failed (exit code not 0) or died, until one has succeeded
+    /// Run a slot or key again whose run has failed (exit code not 0), was stopped or died, until one has succeeded
     ///
     /// At least once, instead of at most once. Only of slots and keys that were begun with this option as well: what was
     /// promised to run once at most stays so.
@@ -285,7 +287,7 @@ pub struct RunArgs {
     /// Tell on stderr what happens, and where the locks are
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
-    /// Say nothing about a lock that is held, only exit; errors and losses are still told
+    /// Say nothing about a lock that is held or a run that is skipped, only exit; errors and losses are still told
     #[arg(short, long)]
     pub quiet: bool,
     /// The command to run, and its arguments
@@ -311,6 +313,7 @@ impl RunArgs {
             .or_else(|| self.wait_without_equals_sign())
             .or_else(|| self.short_forever())
             .or_else(|| self.nothing_to_retry())
+            .or_else(|| self.held_longer_than_allowed())
             .or_else(|| self.a_name_twice())
             .or_else(|| self.lock_name().err())
             .or_else(|| self.schedule().err().map(|failure| failure.message));
@@ -337,6 +340,14 @@ impl RunArgs {
     fn nothing_to_retry(&self) -> Option<String> {
         let retries_nothing = self.retry_failed && self.once_per.is_none() && self.once_key.is_none();
         retries_nothing.then(|| "--retry-failed is about --once-per or --once-key; give one of them".into())
+    }
+
+    /// Of one lock the library says so; of several the two may be terms of different ones.
+    fn held_longer_than_allowed(&self) -> Option<String> {
+        let (least, most) = (self.at_least_for?, self.max_hold?);
+        (least > most && !self.also.is_empty()).then(|| {
+            format!("--at-least-for {least:?} is longer than --max-hold {most:?}; swap them or take one of them out")
+        })
     }
 
     fn a_name_twice(&self) -> Option<String> {

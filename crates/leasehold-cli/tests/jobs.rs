@@ -68,7 +68,7 @@ fn q01_a_slot_is_run_once_even_after_its_run_has_ended() {
     let first = runs(&bench, &nightly, "echo ran for $LEASEHOLD_TICK, attempt $LEASEHOLD_ATTEMPT");
     first.says(&["ran for 20", "-01-01T00:00:00Z, attempt 1"]);
     for _ in 0..3 {
-        is_skipped(&runs(&bench, &nightly, "echo again"), "was done before");
+        is_skipped(&runs(&bench, &nightly, "echo again"), "has had its run");
     }
     let quiet = runs(&bench, &[&nightly[..], &["-q"]].concat(), "echo again");
     assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (0, "", ""));
@@ -79,7 +79,7 @@ fn q01_a_slot_is_run_once_even_after_its_run_has_ended() {
 fn q02_a_period_is_counted_from_the_epoch() {
     let bench = Bench::new();
     runs(&bench, &["a", "--once-per", "365d"], "echo $LEASEHOLD_TICK").says(&["T00:00:00Z"]);
-    is_skipped(&runs(&bench, &["a", "--once-per", "365d"], "echo again"), "was done before");
+    is_skipped(&runs(&bench, &["a", "--once-per", "365d"], "echo again"), "has had its run");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_slot_that_runs_elsewhere_is_held() {
     assert_eq!(job.ends(), Some(0));
     let waited = waiting.wait_with_output().unwrap();
     let told = String::from_utf8(waited.stderr).unwrap();
-    assert!(waited.status.success() && told.contains("was done before") && waited.stdout.is_empty(), "{told}");
+    assert!(waited.status.success() && told.contains("has had its run") && waited.stdout.is_empty(), "{told}");
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn q15_a_machine_that_dies_in_the_middle_is_replaced_with_retry_failed_and_not_w
         });
         if retry {
             last.says(&["attempt 2"]);
-            is_skipped(&runs(&bench, &options, "echo three"), "was done before");
+            is_skipped(&runs(&bench, &options, "echo three"), "has had its run");
         } else {
-            is_skipped(&last, "begun before and has not ended");
+            is_skipped(&last, "begun before and is not known to have succeeded");
             last.fails(0, &["--retry-failed"]);
             let late = [&options[..], &["--retry-failed"]].concat();
             is_skipped(&runs(&bench, &late, "echo two"), "begun without --retry-failed");
@@ -131,12 +131,24 @@ fn a_run_that_fails_is_repeated_only_if_asked() {
     let bench = Bench::new();
     let once = ["a", "--once-per", YEAR];
     assert_eq!(runs(&bench, &once, "exit 3").code, 3);
-    is_skipped(&runs(&bench, &once, "echo two"), "was done before");
+    is_skipped(&runs(&bench, &once, "echo two"), "has had its run");
     let retried = ["b", "--once-per", YEAR, "--retry-failed"];
     assert_eq!(runs(&bench, &retried, "exit 3").code, 3);
     assert_eq!(runs(&bench, &retried, "kill -9 $$").code, 137);
     runs(&bench, &retried, "echo attempt $LEASEHOLD_ATTEMPT").says(&["attempt 3"]);
-    is_skipped(&runs(&bench, &retried, "echo four"), "was done before");
+    is_skipped(&runs(&bench, &retried, "echo four"), "has had its run");
+}
+
+#[test]
+fn a_run_that_was_told_to_end_and_did_so_politely_has_not_succeeded() {
+    let bench = Bench::new();
+    let options = ["a", "--once-key", "k", "--retry-failed"];
+    let script = "trap 'exit 0' TERM; echo $$ >began; while :; do sleep 0.02; done";
+    let mut child = bench.command([&["run"], &options[..], &["--", "sh", "-c", script]].concat()).spawn().unwrap();
+    eventually("it has begun", SOON, || fs::read_to_string(bench.path("began")).is_ok_and(|pid| !pid.is_empty()));
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    runs(&bench, &options, "echo attempt $LEASEHOLD_ATTEMPT").says(&["attempt 2"]);
 }
 
 #[test]
@@ -194,7 +206,7 @@ fn the_report_tells_of_slots() {
     let second = report();
     assert_eq!((second["outcome"].as_str(), second["exit_code"].as_i64()), (Some("skipped"), Some(0)), "{second}");
     assert_eq!((&second["tick"], second["child"].is_null()), (&first["tick"], true), "{second}");
-    assert!(second["reason"].as_str().is_some_and(|why| why.contains("done before")), "{second}");
+    assert!(second["reason"].as_str().is_some_and(|why| why.contains("has had its run")), "{second}");
 }
 
 // ---- keys
@@ -208,7 +220,7 @@ fn a_key_is_running_elsewhere_or_done_before() {
         .says(&["billing/invoice-2 invoice-2"]);
     bench.write("go", "");
     assert_eq!(job.ends(), Some(0));
-    is_skipped(&runs(&bench, &["billing", "--once-key", "invoice-1"], "echo two"), "this key was done before");
+    is_skipped(&runs(&bench, &["billing", "--once-key", "invoice-1"], "echo two"), "this key has had its run");
 }
 
 #[test]
@@ -217,7 +229,7 @@ fn a_key_is_done_until_it_succeeds() {
     let options = ["mail", "--once-key", "welcome", "--retry-failed"];
     assert_eq!(runs(&bench, &options, "exit 1").code, 1);
     runs(&bench, &options, "echo attempt $LEASEHOLD_ATTEMPT").says(&["attempt 2"]);
-    is_skipped(&runs(&bench, &options, "echo three"), "this key was done before");
+    is_skipped(&runs(&bench, &options, "echo three"), "this key has had its run");
 }
 
 #[test]
@@ -247,8 +259,8 @@ fn so_many_hold_it_and_no_more() {
     let bench = Bench::new();
     let jobs = [Job::start(&bench, &["p", "--permits", "2"]), Job::start(&bench, &["p", "--permits", "2"])];
     runs(&bench, &["p", "--permits", "2"], "echo third").fails(75, &["p: held by"]);
-    runs(&bench, &["p", "--permits", "3"], "true").fails(78, &["3 permits", "with 2", "same number"]);
-    runs(&bench, &["p"], "true").fails(78, &["1 permits", "with 2"]);
+    runs(&bench, &["p", "--permits", "3"], "true").fails(78, &["permits: 3", "with 2", "same number"]);
+    runs(&bench, &["p"], "true").fails(78, &["permits: 1", "with 2"]);
     let status = bench.run(["status", "p", "--json"]).json();
     assert_eq!((status["permits"].as_i64(), status["others"].as_array().map(Vec::len)), (Some(2), Some(1)), "{status}");
     bench.run(["status", "p"]).says(&["p is held", "also  ", "permits  2 of 2 taken"]);
@@ -269,10 +281,12 @@ fn an_operator_ends_one_of_several_holds() {
     let status = bench.run(["status", "p", "--json"]).json();
     let (first, second) = (status["holder"].as_str().unwrap(), status["others"][0]["holder"].as_str().unwrap());
     bench.run(["release", "p"]).fails(75, &["and 1 other", "--force"]);
+    let one = bench.run(["release", "p", "--holder", second]);
+    assert!(!one.fails(75, &["--force"]).stderr.contains(" other "), "it is about the one that is meant: {one:?}");
     bench.run(["release", "p", "--force", "--holder", &"0".repeat(32)]).says(&["is not held by"]);
     bench.run(["release", "p", "--force", "--holder", "me"]).fails(64, &["--holder", "32 digits"]);
     let done = bench.run(["release", "p", "--force", "--holder", first]);
-    done.says(&["p is revoked"]);
+    done.says(&["the hold of p is revoked"]);
     eventually("the one has stopped", SOON, || {
         bench.run(["status", "p", "--json"]).json()["others"] == serde_json::json!([])
     });
@@ -327,7 +341,7 @@ fn a_slot_is_not_used_up_by_another_lock_that_is_held() {
     runs(&bench, &options, "true").fails(75, &["b: held by"]);
     held.release(Duration::ZERO);
     runs(&bench, &options, "echo attempt $LEASEHOLD_ATTEMPT").says(&["attempt 1"]);
-    is_skipped(&runs(&bench, &options, "true"), "was done before");
+    is_skipped(&runs(&bench, &options, "true"), "has had its run");
 }
 
 #[test]
@@ -370,6 +384,10 @@ fn q13_what_makes_no_sense_together_is_refused_before_anything_runs() {
         (&["a", "--also", "a"], &["--also a", "twice"]),
         (&["a", "--also", "b", "--also", "b"], &["--also b", "twice"]),
         (&["a", "--also", ""], &["--also", "empty"]),
+        (
+            &["a", "--also", "b", "--max-hold", "1s", "--at-least-for", "2s"],
+            &["--at-least-for", "longer than --max-hold"],
+        ),
     ] {
         let refused = runs(&bench, options, "touch ran");
         refused.fails(64, words);
@@ -383,4 +401,18 @@ fn control_characters_are_shown_as_what_they_are() {
     let refused = ran(&mut bench.command(["run", "a", "--once-per", "\u{1b}[2J", "--tz", "\u{1b}x", "--", "true"]));
     refused.fails(64, &["--once-per"]);
     assert!(!refused.stderr.contains('\u{1b}'), "{refused:?}");
+}
+
+#[test]
+fn a_slot_is_not_used_up_by_a_run_that_another_lock_kept_from_beginning() {
+    let bench = Bench::new();
+    let other = Job::start(&bench, &["pool", "--permits", "3"]);
+    for _ in 0..5 {
+        let both = ["a", "--once-per", YEAR, "--also", "pool"];
+        runs(&bench, &both, "echo ran").fails(78, &["permits"]);
+        runs(&bench, &["a"], "echo free").says(&["free"]);
+    }
+    bench.write("go", "");
+    assert_eq!(other.ends(), Some(0));
+    runs(&bench, &["a", "--once-per", YEAR], "echo ran").says(&["ran"]);
 }

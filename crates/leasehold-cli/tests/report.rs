@@ -52,6 +52,7 @@ fn a_job_that_ends_is_done_whatever_its_code() {
         let mut fields: Vec<&str> = object.keys().map(String::as_str).collect();
         fields.sort_unstable();
         let known = [
+            "also",
             "attempt",
             "child",
             "ended_at",
@@ -386,5 +387,29 @@ fn every_signal_that_gives_up_waiting_is_told() {
             (&report(&bench)["outcome"], &report(&bench)["exit_code"]),
             (&"interrupted".into(), &(128 + signal as i32).into())
         );
+    }
+}
+
+#[test]
+fn a_file_that_stdout_stands_for_is_written_after_what_is_there() {
+    let bench = Bench::new();
+    for (options, descriptor) in [("/dev/stdout", 1), ("/dev/fd/3", 3), ("/proc/self/fd/3", 3)] {
+        let leasehold = env!("CARGO_BIN_EXE_leasehold");
+        let script = format!(
+            "exec {descriptor}>log; echo before >&{descriptor}; {leasehold} run a --report {options} -- true; \
+             echo after >&{descriptor}; {leasehold} run a --report {options} -- false; echo end >&{descriptor}"
+        );
+        let ran = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .current_dir(bench.path("."))
+            .env("LEASEHOLD_STORE", bench.url())
+            .output();
+        assert!(ran.unwrap().status.success());
+        let log = std::fs::read_to_string(bench.path("log")).unwrap();
+        let objects: Vec<&str> = log.split("before\n").nth(1).unwrap().split("after\n").collect();
+        let last = objects[1].strip_suffix("end\n").unwrap_or_else(|| panic!("{log}"));
+        let codes = [objects[0], last].map(|text| serde_json::from_str::<Value>(text).unwrap()["exit_code"].clone());
+        assert_eq!(codes, [0, 1], "{log}");
     }
 }

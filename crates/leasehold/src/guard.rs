@@ -142,7 +142,7 @@ impl Guard {
     /// It counts even if the lock was lost meanwhile: what is done is done.
     ///
     /// # Errors
-    /// The store can't say. It goes on being told in the background until the TTL has passed.
+    /// The store can't say. It goes on being told in the background for as long as this client is there.
     ///
     /// # Cancel safety
     /// Once called it is so: dropping this future leaves the rest to the background.
@@ -155,7 +155,7 @@ impl Guard {
     /// who comes may do it, even if it is to be done at most once. No minimum hold is kept.
     ///
     /// # Errors
-    /// The store can't say. It goes on being told in the background until the TTL has passed.
+    /// The store can't say. It goes on being told in the background for as long as this client is there.
     ///
     /// # Cancel safety
     /// Once called it is so: dropping this future leaves the rest to the background.

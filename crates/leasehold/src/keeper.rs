@@ -34,6 +34,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// How many leases one command renews.
 const BATCH: usize = 100;
 
+/// How often a store that has been away for a whole TTL is told what became of a tick, before jitter.
+const OVERDUE: Duration = Duration::from_secs(5);
+
 /// The handle that a client has of its keeper.
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
@@ -83,15 +86,25 @@ pub(crate) struct Cleanup {
     pub store: Arc<dyn Store>,
     pub key: LeaseKey,
     pub what: Undo,
-    /// Until when it is worth trying: by then the lease has ended by itself.
+    /// By then the lease has ended by itself. What became of a tick is told beyond that.
     pub give_up_at: Moment,
 }
 
 pub(crate) enum Undo {
-    /// A claim that nobody waits for: leave the queue, release what was granted.
-    Claim,
+    /// A claim that nobody waits for: leave the queue, release what was granted, take back what was claimed of a tick.
+    Claim { has_tick: bool },
     /// A guard that was dropped or whose release failed; `uncertain` if a release may have reached the store.
     Hold { how: Ended, acquired: Moment, uncertain: bool },
+}
+
+impl Undo {
+    /// Whether it says something that no end of a TTL says.
+    fn is_about_a_tick(&self) -> bool {
+        match self {
+            Self::Claim { has_tick } => *has_tick,
+            Self::Hold { how, .. } => how.verdict.is_some(),
+        }
+    }
 }
 
 /// What one tick of the keeper found to do.
@@ -106,8 +119,14 @@ struct Tick {
 
 /// A store call of the keeper that has ended.
 enum Called {
-    Renewed { sent: Moment, holds: Vec<Arc<Hold>>, answers: Vec<Result<Renewal>> },
+    Renewed {
+        sent: Moment,
+        holds: Vec<Arc<Hold>>,
+        answers: Vec<Result<Renewal>>,
+    },
     CleanedUp,
+    /// Its lease has ended by itself, and the store has still not heard of its tick.
+    Overdue(Cleanup),
 }
 
 impl Keeper {
@@ -319,6 +338,8 @@ impl Shared {
         let store = self.store.for_keeper();
         let mut calls: FuturesUnordered<BoxFuture<'static, Called>> = FuturesUnordered::new();
         let mut cleaning = 0;
+        // Nobody waits for these: they go on for as long as there is a client.
+        let mut overdue: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         loop {
             let tick = self.schedule().tick(self.clock.now());
             for (hold, reason) in tick.losses {
@@ -343,7 +364,12 @@ impl Shared {
                 Some(called) = calls.next(), if !calls.is_empty() => match called {
                     Called::Renewed { sent, holds, answers } => self.answered(sent, &holds, answers),
                     Called::CleanedUp => cleaning -= 1,
+                    Called::Overdue(cleanup) => {
+                        cleaning -= 1;
+                        overdue.push(Arc::clone(&self).tell_late(cleanup, Arc::clone(&store)).boxed());
+                    }
                 },
+                Some(()) = overdue.next(), if !overdue.is_empty() => {}
                 () = self.clock.sleep_until(tick.next.unwrap_or(Moment::NEVER)) => {}
             }
         }
@@ -421,8 +447,9 @@ impl Shared {
     }
 
     fn give_back(&self, hold: &Hold, now: Moment) {
-        let what =
-            Undo::Hold { how: hold.how_it_ends(now, Verdict::Failed), acquired: hold.acquired, uncertain: false };
+        // Its guard is still there, and will say what became of the work.
+        let how = Ended { verdict: None, ..hold.how_it_ends(now, Verdict::Failed) };
+        let what = Undo::Hold { how, acquired: hold.acquired, uncertain: false };
         let store = Arc::clone(&self.store);
         let cleanup = Cleanup { store, key: hold.key.clone(), what, give_up_at: now + hold.ttl };
         self.schedule().cleanups.push(cleanup);
@@ -432,24 +459,35 @@ impl Shared {
     /// Tries until the store has answered or the lease has ended by itself.
     async fn clean_up(self: Arc<Self>, mut cleanup: Cleanup, own: Arc<dyn Store>, place: Place) -> Called {
         let mut pause = Duration::from_millis(20);
-        let mut in_order = matches!(cleanup.what, Undo::Claim);
+        let mut in_order = matches!(cleanup.what, Undo::Claim { .. });
         loop {
             let tried = if std::mem::take(&mut in_order) {
                 leave_in_order(&cleanup, place).await
             } else {
                 self.undo(&own, &mut cleanup).await
             };
-            if tried.is_ok() || self.clock.now() >= cleanup.give_up_at {
+            if tried.is_ok() {
                 return Called::CleanedUp;
+            }
+            if self.clock.now() >= cleanup.give_up_at {
+                let is_heard_of = !cleanup.what.is_about_a_tick();
+                return if is_heard_of { Called::CleanedUp } else { Called::Overdue(cleanup) };
             }
             tokio::time::sleep(jittered(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 
+    /// Tries until the store has answered.
+    async fn tell_late(self: Arc<Self>, mut cleanup: Cleanup, own: Arc<dyn Store>) {
+        while self.undo(&own, &mut cleanup).await.is_err() {
+            tokio::time::sleep(jittered(OVERDUE)).await;
+        }
+    }
+
     async fn undo(&self, store: &Arc<dyn Store>, cleanup: &mut Cleanup) -> Result<()> {
         match &mut cleanup.what {
-            Undo::Claim => unpanicked(store.leave(&cleanup.key)).await,
+            Undo::Claim { .. } => unpanicked(store.leave(&cleanup.key)).await,
             Undo::Hold { how, acquired, uncertain } => {
                 let answer = unpanicked(store.release(&cleanup.key, *how)).await;
                 let answer = answer.inspect_err(|error| *uncertain |= error.applied() == Applied::Maybe)?;

@@ -208,7 +208,7 @@ pub(crate) fn disagreement(claim: &Claim, permits: u32) -> Error {
     Error::new(
         ErrorKind::Misconfigured,
         format!(
-            "{asked} permits were asked for {name}, and its holders were granted it with {permits}: all must ask for the \
+            "{name} was asked for with permits: {asked}, and its holders were granted it with {permits}: all must ask for the \
              same number"
         ),
     )

@@ -313,6 +313,10 @@ impl Lock {
             Outcome::Contended(holding) => return Ok(Ran::Contended(holding)),
             Outcome::NotDue(why) => return Ok(Ran::NotDue(why)),
         };
+        if let Some(reason) = guard.loss() {
+            let _ = guard.not_started().await;
+            return Ok(Ran::Lost(reason));
+        }
         let ran = tokio::select! {
             biased;
             reason = guard.lost() => Ran::Lost(reason),

@@ -15,7 +15,8 @@ use crate::validity::Moment;
 ///
 /// They are taken one after the other in order of their names, whatever the order in which they were given, so that no
 /// two that want `[a, b]` and `[b, a]` wait for each other. While one is waited for, those before it are held. Each
-/// keeps its own terms (TTL, permits, tick …); how long is waited is said here, for all together.
+/// keeps its own terms (TTL, permits, tick …); how long is waited is said here, for all together. A maximum hold counts
+/// from when its lock was taken, so it belongs to the one that is taken last.
 ///
 /// ```
 /// # async fn demo(locks: leasehold::Locks) -> leasehold::Result<()> {
@@ -49,7 +50,7 @@ enum Taken {
     All(MultiGuard),
     /// Not all: what was held has been given back.
     Not(Outcome<MultiGuard>),
-    /// One was lost while another was waited for.
+    /// One was lost while another was waited for: what was held has been given back.
     LostOne,
 }
 
@@ -126,7 +127,7 @@ impl MultiLock {
             let outcome = tokio::select! {
                 biased;
                 outcome = next.acquire() => outcome?,
-                _ = lost_of(&held.guards) => return Ok(Taken::LostOne),
+                _ = lost_of(&held.guards) => return Ok(held.lose().await),
             };
             match outcome {
                 Outcome::Acquired(guard) => held.guards.push(guard),
@@ -134,7 +135,7 @@ impl MultiLock {
             }
         }
         if held.guards.iter().any(|guard| guard.loss().is_some()) {
-            return Ok(Taken::LostOne);
+            return Ok(held.lose().await);
         }
         Ok(Taken::All(held.complete()))
     }
@@ -156,10 +157,15 @@ impl Partial {
     }
 
     /// The one that couldn't be had, once the others are free again; a release that fails goes on in the background.
-    async fn give_back(mut self, refused: Outcome) -> Outcome<MultiGuard> {
-        let held = MultiGuard { guards: std::mem::take(&mut self.guards) };
-        let _ = held.not_started().await;
+    async fn give_back(self, refused: Outcome) -> Outcome<MultiGuard> {
+        let _ = self.complete().not_started().await;
         refused.map(|guard| MultiGuard { guards: vec![guard] })
+    }
+
+    /// Given back before they are asked for again, or a tick among them would be taken for one that was begun.
+    async fn lose(self) -> Taken {
+        let _ = self.complete().not_started().await;
+        Taken::LostOne
     }
 }
 

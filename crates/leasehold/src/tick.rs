@@ -188,7 +188,7 @@ pub enum NotDue {
 impl fmt::Display for NotDue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Claimed { newest: Tick::ONLY, unfinished: false } => f.write_str("it was done before"),
+            Self::Claimed { newest: Tick::ONLY, unfinished: false } => f.write_str("it has had its run"),
             Self::Claimed { unfinished: true, .. } => {
                 f.write_str("it was begun before, and whoever began it has not said how it ended")
             }

@@ -92,7 +92,7 @@ impl Acquisition {
             Wait::Forever => Moment::NEVER,
             Wait::For(most) => self.began + most,
         };
-        let Some(turn) = by(&client, deadline, client.lines.turn(&client, &self.claim.name)).await else {
+        let Some(mut turn) = by(&client, deadline, client.lines.turn(&client, &self.claim.name)).await else {
             return self.behind_ours().await.map(Outcome::Contended);
         };
         self.claim.queue = Some(Place::default());
@@ -111,6 +111,9 @@ impl Acquisition {
                     failing_since = None;
                     self.claim.queue = Some(Place { ticket: holding.ticket });
                     self.tell_waiting(&holding);
+                    if holding.ticket.is_none() {
+                        turn.step_aside(); // Its tick runs elsewhere: a permit that is free is not for it.
+                    }
                     if client.clock.now() >= deadline {
                         self.leave().await;
                         return Ok(Outcome::Contended(holding));
@@ -264,7 +267,7 @@ impl Drop for Acquisition {
             self.client.keeper.clean_up(Cleanup {
                 store: Arc::clone(&self.client.store),
                 key: self.key(),
-                what: Undo::Claim,
+                what: Undo::Claim { has_tick: self.claim.due.is_some() },
                 give_up_at: self.client.clock.now() + self.terms.ttl,
             });
         }
@@ -329,6 +332,11 @@ impl Turn {
         if self.permit.is_some() {
             self.standing.first.looked.store(now.as_nanos(), Ordering::Relaxed);
         }
+    }
+
+    /// Lets the next one come, and waits on without being first.
+    fn step_aside(&mut self) {
+        self.permit = None;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Watching a lock: how it stands, each time that this changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub struct Watching {
 }
 
 /// What the caller knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Told {
     /// Nothing yet.
     Nothing,
@@ -56,13 +57,19 @@ enum Told {
     Failing(ErrorKind),
 }
 
-/// What makes two [`Holding`]s differ. Times pass by themselves, that is no news.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What makes two [`Holding`]s differ. Times pass by themselves, that is no news; nor is whose lease ends first.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
+    leases: BTreeSet<Lease>,
+    waiting: u64,
+}
+
+/// The same of one holder, or of a minimum hold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Lease {
     holder: Option<HolderId>,
     token: FencingToken,
     revoked: bool,
-    waiting: u64,
     kept: bool,
 }
 
@@ -75,7 +82,7 @@ impl Told {
     }
 
     /// Whether this is an error that asking again doesn't mend.
-    fn cannot_pass(self) -> bool {
+    fn cannot_pass(&self) -> bool {
         use ErrorKind::{Refused, TimedOut, Unavailable};
         matches!(self, Told::Failing(kind) if !matches!(kind, Unavailable | TimedOut | Refused))
     }
@@ -83,13 +90,13 @@ impl Told {
 
 impl State {
     fn of(holding: &Holding) -> State {
-        State {
-            holder: holding.holder,
-            token: holding.token,
-            revoked: holding.revoked,
-            waiting: holding.waiting,
-            kept: holding.holder.is_none() && !holding.remaining.is_zero(),
-        }
+        let lease = |holder: Option<HolderId>, token, revoked, remaining: Duration| {
+            let kept = holder.is_none() && !remaining.is_zero();
+            Lease { holder, token, revoked, kept }
+        };
+        let first = lease(holding.holder, holding.token, holding.revoked, holding.remaining);
+        let others = holding.others.iter().map(|of| lease(of.holder, of.token, of.revoked, of.remaining));
+        State { leases: std::iter::once(first).chain(others).collect(), waiting: holding.waiting }
     }
 }
 
@@ -105,7 +112,7 @@ impl Watching {
         &self.name
     }
 
-    /// Resolves with how the lock stands: the first time at once, then each time that its holder, its token, whether it
+    /// Resolves with how the lock stands: the first time at once, then each time that its holders, a token, whether one
     /// is revoked or kept (a minimum hold), or the number of those who wait is another than before.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::stores::Memory;
-use leasehold::{Applied, ErrorKind, Event, Guard, Lock, Locks, LossReason, Outcome, Released, Wait, validity};
+use leasehold::{Applied, ErrorKind, Event, Guard, Lock, Locks, LossReason, Outcome, Released, Tick, Wait, validity};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -396,6 +396,23 @@ async fn a_minimum_hold_outlasts_a_guard_whose_renewal_came_too_late() {
     drop(guard);
     settle().await;
     assert!(!scene.is_free("job").await, "kept for an hour");
+}
+
+/// What a guard that is dead was granted goes back at once; what became of its tick, only the guard can say.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_came_too_late_says_nothing_about_the_tick() {
+    let scene = scene();
+    let now = Tick::from_unix_millis(scene.ours.time().await.unwrap().as_millis() as i64).unwrap();
+    let guard = acquired(&scene.ours.lock("job").ttl(TTL).tick(now)).await;
+    scene.keeper_faults.always(Operation::Renew, Fault::Fail(ErrorKind::Unavailable));
+    tokio::time::sleep(Duration::from_millis(25_400)).await;
+    scene.keeper_faults.always(Operation::Renew, Fault::DelayReply(4 * SECOND));
+    tokio::time::sleep(8 * SECOND).await;
+    assert!(!guard.is_valid());
+    assert!(scene.is_free("job").await, "given back");
+    guard.not_started().await.unwrap();
+    let next = acquired(&scene.others.lock("job").ttl(TTL).tick(now)).await;
+    assert_eq!(next.attempt(), 1, "nobody has begun it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -271,6 +271,23 @@ async fn that_it_is_done_is_told_until_the_store_has_heard_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_became_of_a_tick_is_told_however_long_the_store_is_away() {
+    let Scene { ours, others, faults, .. } = scene();
+    let now = tick(&ours, 0).await;
+    let job = |locks: &Locks, name: &str| locks.lock(name).ttl(TTL).tick(now).retry_failed(name == "done");
+    let (done, unbegun) = (acquired(&job(&ours, "done")).await, acquired(&job(&ours, "unbegun")).await);
+    faults.cut();
+    assert!(done.complete().await.is_err());
+    assert!(unbegun.not_started().await.is_err());
+    tokio::time::timeout(TTL * 2, ours.shutdown()).await.expect("a shutdown waits for a TTL at the most");
+    tokio::time::sleep(20 * MINUTE).await;
+    faults.heal();
+    tokio::time::sleep(10 * SECOND).await;
+    not_due(&job(&others, "done")).await;
+    assert_eq!(acquired(&job(&others, "unbegun")).await.attempt(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_a_tick_that_is_done_meanwhile_is_told() {
     let Scene { ours, others, .. } = scene();
     let now = tick(&ours, 0).await;
@@ -344,7 +361,7 @@ async fn a_key_is_done_until_it_succeeds() {
     };
     assert_eq!(attempt, 2);
     let Ran::NotDue(why) = key.run(async |_| ()).await.unwrap() else { panic!("it is done") };
-    assert_eq!(why.to_string(), "it was done before");
+    assert_eq!(why.to_string(), "it has had its run");
 }
 
 // ---- permits
@@ -394,7 +411,7 @@ async fn all_must_ask_for_the_same_number() {
     for other in [1, 2, 4] {
         let error = others.lock("pool").permits(other).wait(Wait::Forever).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains(&format!("{other} permits")) && error.to_string().contains("with 3"));
+        assert!(error.to_string().contains(&format!("permits: {other}")) && error.to_string().contains("with 3"));
     }
     guard.release().await.unwrap();
     acquired(&others.lock("pool").permits(4)).await.release().await.unwrap();
@@ -416,6 +433,25 @@ async fn q13_permits_and_ticks_go_together() {
     two.complete().await.unwrap();
     not_due(&lock(&ours, first)).await;
     not_due(&lock(&ours, second)).await;
+}
+
+/// A tick that runs elsewhere is nothing to queue for: whoever waits for it keeps no free permit from the others of its
+/// own client.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_tick_that_runs_elsewhere_is_in_nobodys_way() {
+    let Scene { ours, others, .. } = scene();
+    let (first, second) = (tick(&ours, -1).await, tick(&ours, 0).await);
+    let running = acquired(&others.lock("job").permits(2).tick(first)).await;
+    let same = ours.lock("job").permits(2).tick(first);
+    let waiter = tokio::spawn(async move { same.acquire().await.unwrap() });
+    settle().await;
+    for lock in [ours.lock("job").permits(2).tick(second), ours.lock("job").permits(2)] {
+        let outcome = lock.wait(Wait::For(10 * SECOND)).acquire().await.unwrap();
+        let Outcome::Acquired(guard) = outcome else { panic!("a permit is free: {outcome:?}") };
+        guard.complete().await.unwrap();
+    }
+    running.complete().await.unwrap();
+    assert!(matches!(waiter.await.unwrap(), Outcome::NotDue(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -505,6 +541,22 @@ async fn one_that_is_lost_while_another_is_waited_for_is_taken_anew() {
     let guard = waiter.await.unwrap();
     assert!(guard.is_valid());
     assert!(guard.get("a").unwrap().token() > first.token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_of_one_that_is_lost_while_another_is_waited_for_is_not_used_up() {
+    let Scene { ours, others, .. } = scene();
+    let now = tick(&ours, 0).await;
+    let held = acquired(&others.lock("b")).await;
+    let both = MultiLock::of([ours.lock("a").ttl(TTL).tick(now), ours.lock("b")]).unwrap();
+    let waiter = tokio::spawn(async move { both.acquire().await.unwrap() });
+    settle().await;
+    others.revoke("a", leasehold::Revoke::Now).await.unwrap();
+    tokio::time::sleep(TTL).await;
+    held.release().await.unwrap();
+    let outcome = waiter.await.unwrap();
+    let Outcome::Acquired(guard) = outcome else { panic!("nobody has begun it: {outcome:?}") };
+    assert_eq!(guard.get("a").unwrap().attempt(), 1);
 }
 
 #[tokio::test(start_paused = true)]

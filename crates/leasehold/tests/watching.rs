@@ -74,6 +74,24 @@ async fn grants_and_ends_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_several_holders_each_is_watched_and_whose_lease_ends_first_is_no_news() {
+    let locks = locks();
+    let mut watching = locks.watch("job").unwrap();
+    assert_eq!(next(&mut watching).await, None);
+    let lock = locks.lock("job").permits(3).ttl(3 * SECOND);
+    let one = acquired(&lock).await;
+    assert_eq!(next(&mut watching).await.unwrap().holder, Some(one.holder()));
+    sleep(SECOND / 2).await;
+    let two = acquired(&lock).await;
+    assert_eq!(next(&mut watching).await.unwrap().others.len(), 1, "a second one is news");
+    quiet(&mut watching, 20 * SECOND).await; // They renew in turn.
+    two.release().await.unwrap();
+    let left = next(&mut watching).await.unwrap();
+    assert_eq!((left.holder, left.others.len()), (Some(one.holder()), 0));
+    quiet(&mut watching, 20 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_told_while_only_time_passes() {
     let locks = locks();
     let mut watching = locks.watch("job").unwrap();

@@ -1,6 +1,6 @@
 //! `leasehold release`: an operator ends somebody else's hold.
 
-use leasehold::{Holding, Revoke};
+use leasehold::{Holder, HolderId, Holding, Revoke};
 use serde::Serialize;
 
 use super::block_on;
@@ -20,7 +20,7 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
         let store = config.open()?;
         Ok(match how {
             Some(how) => store.revoke(&args.name, args.holder, how).await?,
-            None => store.inspect(&args.name).await?.filter(ends_later),
+            None => store.inspect(&args.name).await?.filter(ends_later).and_then(|held| hit(held, args.holder)),
         })
     })?;
     let done = Done::new(how, found.as_ref());
@@ -30,7 +30,7 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
     match &found {
         Some(held) if done == Done::Refused => output::tell(&refusal(held)),
         _ if args.json => {}
-        Some(held) => output::answer(&told(held, done))?,
+        Some(held) => output::answer(&told(held, done, args.holder.is_some()))?,
         None => output::answer(&match args.holder {
             Some(holder) => format!("{} is not held by {holder}", args.name),
             None => format!("{} is free", args.name),
@@ -42,6 +42,17 @@ pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
 /// A name that is free and waits for its first waiter has nothing to be released.
 fn ends_later(found: &Holding) -> bool {
     found.holder.is_some() || !found.remaining.is_zero()
+}
+
+/// Of several holders those that would be hit.
+fn hit(held: Holding, holder: Option<HolderId>) -> Option<Holding> {
+    let Some(holder) = holder.filter(|holder| held.holder != Some(*holder)) else {
+        let others = if holder.is_some() { Vec::new() } else { held.others.clone() };
+        return Some(Holding { others, ..held });
+    };
+    let one = held.others.iter().find(|other| other.holder == Some(holder))?.clone();
+    let Holder { holder, label, token, held_for, remaining, revoked } = one;
+    Some(Holding { holder, label, token, held_for, remaining, revoked, others: Vec::new(), ..held })
 }
 
 /// `--now` goes further than `--force`, with it or without.
@@ -107,16 +118,21 @@ fn refusal(held: &Holding) -> String {
     )
 }
 
-fn told(held: &Holding, done: Done) -> String {
+/// What was done. `one` of several holders: the lock may have others.
+fn told(held: &Holding, done: Done, one: bool) -> String {
     let (name, left) = (&held.name, duration(held.remaining));
     if held.holder.is_none() {
         return format!("{name} is free");
     }
-    let who = who(held);
+    let (who, what) = (who(held), if one { format!("the hold of {name}") } else { name.to_string() });
+    let (learns, stops) =
+        if held.others.is_empty() { ("learns", "stops its job") } else { ("learn", "stop their jobs") };
+    let is_told =
+        if held.others.is_empty() { "is told at its next renewal" } else { "are told at their next renewals" };
     if done == Done::Freed {
-        return format!("{name} is free. {who} held it and learns of this at its next renewal: until then two may run");
+        return format!(
+            "{what} is free. {who} held it and {learns} of this at the next renewal: until then two may run"
+        );
     }
-    format!(
-        "{name} is revoked. {who} is told at its next renewal and stops its job; in {left} the lock is free at the latest"
-    )
+    format!("{what} is revoked. {who} {is_told} and {stops}; in {left} the lock is free at the latest")
 }

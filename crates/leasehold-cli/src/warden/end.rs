@@ -29,14 +29,19 @@ pub enum End {
     Cut {
         /// What cut it.
         why: Cut,
-        /// What became of the job; `None` where it was not even started, because the time was already over.
+        /// What became of the job; `None` where the warden died with it, so that nobody knows.
         job: Option<Status>,
     },
+    /// The same, and the job was not even started, because the time was already over.
+    TooLate(Cut),
     /// Something is left that can't be killed, for it became another user's or hangs inside the kernel (76). Don't
     /// release the lease: let it run out, and name these processes on stderr.
     Unkillable(Vec<Pid>),
     /// The warden was killed. The tree is dead all the same (70).
-    WardenLost,
+    WardenLost {
+        /// Whether the job may have been started.
+        started: bool,
+    },
 }
 
 impl End {
@@ -46,13 +51,20 @@ impl End {
             End::Exited(code) => Some(Status::Exited(*code)),
             End::Signaled(fatal) => Some(Status::Signaled(fatal.signal)),
             End::Cut { job, .. } => *job,
-            End::NotStarted(_) | End::NeverStarted(_) | End::Unkillable(_) | End::WardenLost => None,
+            End::NotStarted(_)
+            | End::NeverStarted(_)
+            | End::TooLate(_)
+            | End::Unkillable(_)
+            | End::WardenLost { .. } => None,
         }
     }
 
-    /// Whether the job was started.
+    /// Whether the job was started, or may have been.
     pub fn was_started(&self) -> bool {
-        !matches!(self, End::NotStarted(_) | End::NeverStarted(_) | End::Cut { job: None, .. })
+        !matches!(
+            self,
+            End::NotStarted(_) | End::NeverStarted(_) | End::TooLate(_) | End::WardenLost { started: false }
+        )
     }
 
     /// The exit code for [`NotStarted`](Self::NotStarted): 127 where there is no such program, else 126.

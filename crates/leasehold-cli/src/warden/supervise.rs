@@ -218,7 +218,12 @@ impl Warden {
 
     fn not_started(&mut self, error: Errno) -> End {
         match error {
-            Errno::EPIPE | Errno::ECONNRESET => self.take_over(),
+            // It has not heard of the job.
+            Errno::EPIPE | Errno::ECONNRESET => match self.take_over() {
+                End::Cut { why, .. } => End::TooLate(why),
+                End::WardenLost { .. } => End::WardenLost { started: false },
+                end => end,
+            },
             error => End::NotStarted(error),
         }
     }
@@ -344,7 +349,7 @@ impl Warden {
         match self.page.cut().or(over.then_some(Cut::Deadline)) {
             _ if !dead => End::Unkillable(tree::everybody(&strangers)),
             Some(why) => End::Cut { why, job: None },
-            None => End::WardenLost,
+            None => End::WardenLost { started: true },
         }
     }
 
@@ -354,7 +359,7 @@ impl Warden {
         match (self.page.state(), self.page.cut(), status) {
             (State::Unkillable, ..) => End::Unkillable(tree::everybody(self.found.strangers())),
             (State::NotStarted, ..) => End::NotStarted(Errno::from_raw(self.page.errno())),
-            (State::TooLate, cut, _) => End::Cut { why: cut.unwrap_or(Cut::Deadline), job: None },
+            (State::TooLate, cut, _) => End::TooLate(cut.unwrap_or(Cut::Deadline)),
             (_, Some(why), job) => End::Cut { why, job: Some(job) },
             (_, None, Status::Exited(code)) => End::Exited(code),
             (_, None, Status::Signaled(signal)) => {

@@ -66,7 +66,7 @@ fn a_deadline_in_the_past_starts_nothing() {
     alone(|| {
         let mut warden = warden(&ran, "", false);
         warden.deadlines().set(boottime() - 1, in_seconds(10));
-        assert_eq!(run(&mut warden), End::Cut { why: Cut::Deadline, job: None });
+        assert_eq!(run(&mut warden), End::TooLate(Cut::Deadline));
     });
     assert_eq!(lines(&ran), 0);
 }
@@ -75,7 +75,7 @@ fn a_deadline_in_the_past_starts_nothing() {
 fn without_a_deadline_nothing_starts() {
     let directory = tempfile::tempdir().unwrap();
     let ran = directory.path().join("ran");
-    alone(|| assert_eq!(run(&mut warden(&ran, "", false)), End::Cut { why: Cut::Deadline, job: None }));
+    alone(|| assert_eq!(run(&mut warden(&ran, "", false)), End::TooLate(Cut::Deadline)));
     assert_eq!(lines(&ran), 0);
 }
 
@@ -89,7 +89,7 @@ fn an_order_before_the_start_keeps_it_from_starting() {
         deadlines.end_now(Cut::Lost);
         deadlines.end_now(Cut::MaxHold);
         deadlines.set(in_seconds(10), in_seconds(10)); // a renewal on its way takes nothing back
-        assert_eq!(run(&mut warden), End::Cut { why: Cut::Lost, job: None });
+        assert_eq!(run(&mut warden), End::TooLate(Cut::Lost));
     });
     assert_eq!(lines(&ran), 0);
 }
@@ -123,7 +123,7 @@ fn one_warden_serves_several_runs() {
         let mut warden = warden(&ran, "exit 3", true);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for count in 1..=20 {
-            assert_eq!(runtime.block_on(warden.run(&[], &[])), End::Cut { why: Cut::Deadline, job: None });
+            assert_eq!(runtime.block_on(warden.run(&[], &[])), End::TooLate(Cut::Deadline));
             warden.deadlines().set(in_seconds(10), in_seconds(10));
             assert_eq!(runtime.block_on(warden.run(&[], &[])), End::Exited(3));
             assert_eq!(lines(&ran), count);

@@ -159,6 +159,21 @@ fn a_stopped_warden_is_continued() {
     assert_eq!(run.processes(), []);
 }
 
+/// A job that was begun is not taken for one that never was because its warden died: its key is used up.
+#[test]
+fn a_key_is_begun_though_the_warden_dies_at_the_deadline() {
+    let lease = Lease::new();
+    let script = "trap 'echo told >$DIR/term' TERM; echo ran >>$DIR/ran; while :; do sleep 0.01; done";
+    let limited = lease.run().ttl("20s").grace("5s").option("--once-key work --max-hold 300ms");
+    let mut run = limited.sh(script).start();
+    lease.until_written("term", "told");
+    send(run.warden().unwrap(), Signal::SIGKILL);
+    assert_eq!(run.code(), 76);
+    assert_eq!(run.processes(), []);
+    assert_eq!(lease.run().option("--once-key work").sh("echo again >>$DIR/ran").start().code(), 0);
+    assert_eq!(lease.read("ran"), "ran\n");
+}
+
 /// Both stopped: nothing of ours runs. The one that is continued first kills.
 #[test]
 fn the_first_of_both_to_be_continued_kills() {

@@ -194,6 +194,7 @@ macro_rules! conformance {
             so_many_may_hold_it no_more_of_many_are_granted a_release_frees_one_permit
             each_permit_runs_out_on_its_own whose_lease_ends_first_is_named_first
             revoking_one_holder_leaves_the_others revoking_one_holder_gently_stops_its_renewals_only
+            revoked_gently_it_is_not_granted_another_permit
             revoking_all_holders_frees_all_permits holders_agree_on_the_permits fewer_permits_are_fewer
             tokens_grow_over_all_permits the_first_so_many_waiters_are_granted
             a_waiter_has_one_place_for_all_permits a_stranger_takes_only_the_surplus

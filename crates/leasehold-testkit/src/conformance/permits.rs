@@ -135,6 +135,20 @@ pub async fn revoking_one_holder_gently_stops_its_renewals_only(store: &dyn Stor
     Claimant::of_many(&name, 3).takes(store, LONG).await;
 }
 
+/// Revoked gently, a holder that asks again is granted no other permit either, though one is free.
+pub async fn revoked_gently_it_is_not_granted_another_permit(store: &dyn Store) {
+    let name = fresh_name("revoke and ask again");
+    let (a, b) = (Claimant::of_many(&name, 3), Claimant::of_many(&name, 3));
+    a.takes(store, LONG).await;
+    assert!(a.is_revoked(store, Revoke::Gently).await.is_some());
+    let told = a.is_refused(store).await;
+    assert_eq!(named(&told), set([a.holder]), "{told:?}");
+    assert_eq!(a.renews(store, LONG).await, Renewal::Revoked);
+    b.takes(store, LONG).await;
+    assert_eq!(a.releases(store).await, Release::Released);
+    assert_eq!(named(&inspect(store, &name).await.expect("it is held")), set([b.holder]));
+}
+
 /// Revoking without naming a holder ends every hold of the name; a holder of nothing ends none.
 pub async fn revoking_all_holders_frees_all_permits(store: &dyn Store) {
     let name = fresh_name("revoke all permits");

@@ -68,7 +68,7 @@ impl Ending {
 
     /// Another holds the lock.
     pub fn held(holding: &Holding, code: i32) -> Self {
-        Self { reason: Some(who_has(holding)), ..Self::new(Outcome::Held, code) }
+        Self { reason: Some(format!("{}: {}", holding.name, who_has(holding))), ..Self::new(Outcome::Held, code) }
     }
 
     /// This run, or this piece of work, has been done before.

@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
                 Asked::Refused(ending) => return Ok(ending),
             };
             let since = BootClock.now();
-            self.report.got(self.main(&guard), locks.label());
+            self.report.got(self.main(&guard), &guard, locks.label());
             let end = self.job(&guard, &once).await;
             let lost = match self.finish(&locks, guard, end).await {
                 Held::Lost(ending) if self.goes_on() => ending,
@@ -127,7 +127,8 @@ impl<'a> Run<'a> {
 
     /// A lock that is lost as soon as it is got must not make us spin.
     async fn pause(&mut self, backoff: &mut Backoff, held: Duration) -> Result<(), Fatal> {
-        if held >= STEADY {
+        // Two TTLs: then it has been renewed for a while.
+        if held >= self.args.ttl * 2 {
             *backoff = Backoff::default();
             return Ok(());
         }
@@ -167,6 +168,9 @@ impl<'a> Run<'a> {
         };
         let acquired = unless_stopped(&mut self.warden, waiting).await;
         self.teller.stop_waiting();
+        if !matches!(acquired, Ok(Ok(Outcome::Acquired(_)))) {
+            self.leave_nothing(locks).await;
+        }
         match acquired {
             Ok(Ok(Outcome::Acquired(guard))) => Ok(Asked::Granted(guard)),
             Ok(Ok(Outcome::Contended(holding))) => {
@@ -183,13 +187,20 @@ impl<'a> Run<'a> {
                 Ok(Asked::Refused(Ending::skipped(reason)))
             }
             Ok(Err(error)) => Err(error.into()),
-            Err(fatal) => {
-                // What the cancelled acquire may have left is taken out of the store before we are gone; a store that
-                // doesn't answer forgets it after the TTL.
-                let _ = tokio::time::timeout(LAST_WORDS, locks.shutdown()).await;
-                Ok(Asked::Refused(Ending::interrupted(fatal)))
-            }
+            Err(fatal) => Ok(Asked::Refused(Ending::interrupted(fatal))),
         }
+    }
+
+    /// What an acquire that failed or was cancelled may have left is taken out of the store before we are gone: a claim
+    /// whose answer was lost, or one of several locks. A store that doesn't answer forgets a lock after the TTL, but not
+    /// that a slot or key was claimed.
+    async fn leave_nothing(&self, locks: &Locks) {
+        let patience = if self.is_once() { LAST_WORDS * 5 } else { LAST_WORDS };
+        let _ = tokio::time::timeout(patience, locks.shutdown()).await;
+    }
+
+    fn is_once(&self) -> bool {
+        self.args.once_per.is_some() || self.args.once_key.is_some()
     }
 
     /// NAME on its terms, and those that are held along with it.
@@ -246,7 +257,8 @@ impl<'a> Run<'a> {
 
     /// Gives the lock back and says how that hold ended.
     async fn finish(&mut self, locks: &Locks, guard: MultiGuard, end: End) -> Held {
-        if !end.was_started() {
+        let was_started = end.was_started();
+        if !was_started {
             self.report.was_not_started();
         }
         if let End::Unkillable(pids) = &end {
@@ -266,16 +278,16 @@ impl<'a> Run<'a> {
                 let program = self.args.command[0].to_string_lossy();
                 Ending::not_started(End::not_started_code(errno), format!("{program}: {}", errno.desc()))
             }
-            End::Cut { why, .. } => {
+            End::Cut { why, .. } | End::TooLate(why) => {
                 let (name, reason) = loss.map_or_else(
                     || (self.teller.name().to_owned(), reason_of(why).to_owned()),
                     |(name, reason)| (name.to_string(), reason.to_string()),
                 );
-                return Held::Lost(lost(&name, reason, job));
+                return Held::Lost(lost(&name, reason, job, was_started));
             }
-            End::WardenLost | End::Unkillable(_) => Ending::failed(Failure::new(
+            End::WardenLost { .. } | End::Unkillable(_) => Ending::failed(Failure::new(
                 exit::FAULT,
-                "our process that watches over the job was killed; the job was stopped",
+                format!("our process that watches over the job was killed; {}", fate(was_started)),
             )),
         };
         Held::Over(ending.after(self.warden.asked_to_stop()))
@@ -294,7 +306,8 @@ impl<'a> Run<'a> {
     /// A release that fails doesn't change the job's result; the lock ends with its TTL.
     async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End, lost: bool) {
         let released = match end {
-            End::Exited(0) => guard.complete().await,
+            // A job that was told to end and did so politely has not done its work.
+            End::Exited(0) if self.warden.asked_to_stop().is_none() => guard.complete().await,
             end if !end.was_started() => guard.not_started().await,
             _ => guard.release().await,
         };
@@ -318,7 +331,7 @@ impl<'a> Run<'a> {
 
     /// What became of a slot or key is told until the store has heard it, or it would be repeated; within reason.
     async fn tell_the_store(&self, locks: &Locks) {
-        if self.args.once_per.is_none() && self.args.once_key.is_none() {
+        if !self.is_once() {
             return;
         }
         if tokio::time::timeout(self.args.ttl, locks.shutdown()).await.is_err() {
@@ -327,10 +340,13 @@ impl<'a> Run<'a> {
     }
 }
 
-fn lost(name: &str, reason: String, job: Option<Status>) -> Ending {
-    let started = if job.is_some() { "the job was stopped" } else { "the job was not started" };
-    let message = format!("the lock {name} was lost: {reason}; {started}");
+fn lost(name: &str, reason: String, job: Option<Status>, was_started: bool) -> Ending {
+    let message = format!("the lock {name} was lost: {reason}; {}", fate(was_started));
     Ending::lost(reason, message, job)
+}
+
+fn fate(was_started: bool) -> &'static str {
+    if was_started { "the job was stopped" } else { "the job was not started" }
 }
 
 /// The variable with the token of the nth lock.
@@ -343,9 +359,6 @@ fn other_tokens() -> impl Iterator<Item = OsString> {
     let names = std::env::vars_os().map(|(name, _)| name);
     names.filter(|name| name.to_string_lossy().starts_with("LEASEHOLD_TOKEN_"))
 }
-
-/// Held for so long, a lock is not being lost all the time.
-const STEADY: Duration = Duration::from_secs(1);
 
 /// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);

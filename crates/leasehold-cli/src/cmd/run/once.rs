@@ -93,13 +93,17 @@ impl Once {
         };
         match (why, self) {
             (NotDue::Claimed { unfinished: true, .. }, _) => {
-                let hint = if retry_failed { "it was begun without --retry-failed" } else { "see --retry-failed" };
-                format!("{what} was begun before and has not ended; it is not repeated ({hint})")
+                let hint = if retry_failed {
+                    "it was begun without --retry-failed, so once at most"
+                } else {
+                    "--retry-failed repeats what was begun with it"
+                };
+                format!("{what} was begun before and is not known to have succeeded; {hint}")
             }
             (NotDue::Claimed { newest, .. }, Once::Slot { tick, .. }) if newest > *tick => {
                 format!("{what} is over: that of {newest} has been claimed")
             }
-            (NotDue::Claimed { .. }, _) => format!("{what} was done before"),
+            (NotDue::Claimed { .. }, _) => format!("{what} has had its run"),
             (NotDue::InFuture { .. } | NotDue::TooOld { .. }, _) => format!("{what} can't be run now: {why}"),
         }
     }

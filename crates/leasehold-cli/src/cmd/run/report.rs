@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use leasehold::validity::{BootClock, Clock, Moment};
-use leasehold::{Guard, Holding};
+use leasehold::{Guard, Holding, MultiGuard};
 use serde::Serialize;
 
 use super::ending::{Ending, Outcome};
@@ -35,6 +35,8 @@ pub struct Report {
     waited_ms: Option<u64>,
     held_ms: Option<u64>,
     held_by: Option<Holder>,
+    /// Those of `--also`.
+    also: Vec<Also>,
     started_at: String,
     ended_at: Option<String>,
     #[serde(skip)]
@@ -53,9 +55,18 @@ enum Child {
     Signaled { signal: i32, name: String },
 }
 
-/// Whoever has the lock in our stead.
+/// Our hold of a lock that is held along.
+#[derive(Debug, Serialize)]
+struct Also {
+    lock: String,
+    holder: String,
+    token: String,
+}
+
+/// Whoever has the lock, or one of the others, in our stead.
 #[derive(Debug, Serialize)]
 struct Holder {
+    lock: String,
     holder: Option<String>,
     token: String,
     label: String,
@@ -92,6 +103,7 @@ impl Report {
             waited_ms: None,
             held_ms: None,
             held_by: None,
+            also: Vec::new(),
             started_at: utc(SystemTime::now()),
             ended_at: None,
             waits_since: None,
@@ -110,6 +122,7 @@ impl Report {
     /// The lock is asked for, perhaps again: what was said of an earlier hold is over.
     pub fn waits(&mut self) {
         (self.holder, self.token, self.waited_ms, self.held_ms) = (None, None, None, None);
+        self.also.clear();
         (self.waits_since, self.held_since) = (Some(now()), None);
         if self.runs > 0 {
             let _ = self.write_beginning(); // the end is told anyway, or that it can't be
@@ -122,7 +135,13 @@ impl Report {
     }
 
     /// We hold the lock, and the job is started.
-    pub fn got(&mut self, guard: &Guard, label: &str) {
+    pub fn got(&mut self, guard: &Guard, all: &MultiGuard, label: &str) {
+        let also = |other: &Guard| Also {
+            lock: other.name().to_string(),
+            holder: other.holder().to_string(),
+            token: other.token().to_string(),
+        };
+        self.also = all.guards().iter().filter(|other| other.name() != guard.name()).map(also).collect();
         self.holder = Some(guard.holder().to_string());
         self.token = Some(guard.token().to_string());
         self.attempt = Some(guard.attempt()).filter(|attempt| *attempt > 0);
@@ -146,6 +165,7 @@ impl Report {
     /// Another has it.
     pub fn held_by(&mut self, holding: &Holding) {
         self.held_by = Some(Holder {
+            lock: holding.name.to_string(),
             holder: holding.holder.map(|holder| holder.to_string()),
             token: holding.token.to_string(),
             label: holding.label.clone(),

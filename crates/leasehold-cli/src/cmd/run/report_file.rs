@@ -2,12 +2,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use leasehold::HolderId;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// As many links as the kernel follows.
+const LINKS: usize = 40;
 
 /// How long a pipe that is full is waited for: its reader may have gone to sleep for good.
 const PATIENCE_MS: u16 = 1000;
@@ -35,9 +38,7 @@ impl ReportFile {
     pub fn open(path: &Path) -> io::Result<ReportFile> {
         let place = match place(path)? {
             Some(file) => Place::File(file),
-            // Appending, for where stdout is a file the job writes to it as well. A fifo that nobody reads is an error,
-            // not a reason to wait.
-            None => Place::Stream(OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(path)?),
+            None => Place::Stream(stream(path)?),
         };
         Ok(ReportFile { path: path.to_owned(), place })
     }
@@ -99,6 +100,36 @@ fn place(path: &Path) -> io::Result<Option<PathBuf>> {
         };
     }
     Ok(found.is_file().then(|| path.to_owned()))
+}
+
+/// A descriptor that is open already is not opened anew: a file that it stands for would be written from its beginning
+/// by the one and from where it is by the other, each over the other's text.
+fn stream(path: &Path) -> io::Result<File> {
+    match descriptor(path) {
+        Some(number) => duplicate(number),
+        // A fifo that nobody reads is an error, not a reason to wait.
+        None => OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(path),
+    }
+}
+
+/// The number of the descriptor of ours that a path like `/dev/stdout` or `/dev/fd/3` stands for.
+fn descriptor(path: &Path) -> Option<RawFd> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let directory = fs::canonicalize(path.parent()?).ok()?;
+        if directory == fs::canonicalize("/proc/self/fd").ok()? {
+            return path.file_name()?.to_str()?.parse().ok().filter(|number| *number >= 0);
+        }
+        path = directory.join(fs::read_link(&path).ok()?);
+    }
+    None
+}
+
+fn duplicate(number: RawFd) -> io::Result<File> {
+    // SAFETY: it is only asked for a duplicate; if it isn't open, that fails.
+    #[expect(unsafe_code, reason = "a number is all that the caller has of it")]
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    descriptor.try_clone_to_owned().map(File::from)
 }
 
 /// A reader sees the old text or the new one, never a part.

@@ -80,7 +80,7 @@ impl Teller {
                 tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
             }
             Event::GaveUp { name, tick } => tell(&format!(
-                "the run of {tick} of {name} has never succeeded and is given up: too many later ones have not either"
+                "the run of {tick} of {name} is not known to have succeeded and is given up, as are too many later ones"
             )),
             Event::Lost { name, reason, .. } => self.say(format_args!("{name} is lost: {reason}")),
             Event::Released { name, held, .. } => self.say(format_args!("released {name} after {}", span(*held))),

@@ -1,7 +1,7 @@
 //! From how a lock stands to what has happened.
 
 use leasehold::validity::Moment;
-use leasehold::{Error, FencingToken, Holding, LockName};
+use leasehold::{Error, FencingToken, Holder, Holding, LockName};
 
 use super::news::{Event, News};
 
@@ -43,7 +43,7 @@ impl Chronicle {
             Some(before) => events.extend(self.compare(before, found.as_ref(), now)),
             None => events.push(self.news(Event::Start, found.as_ref())),
         }
-        self.token = found.as_ref().map(|found| found.token).or(self.token);
+        self.token = found.as_ref().map(last_token).or(self.token);
         self.before = Some(Seen { found, at: now });
         events
     }
@@ -55,41 +55,48 @@ impl Chronicle {
     /// Whether what is left of a hold is of one that nobody saw. Before any hold was seen only a minimum hold shows it: a
     /// free lock that somebody waits for may have an old token.
     fn is_of_an_unseen_hold(&self, left: &Holding) -> bool {
-        self.token.map_or_else(|| is_kept(Some(left)), |token| left.token > token)
+        self.token.map_or_else(|| is_kept(Some(left)), |token| last_token(left) > token)
     }
 
     fn compare(&self, before: &Seen, found: Option<&Holding>, now: Moment) -> Vec<News> {
-        let (held, holds) = (before.hold(), hold(found));
-        let same = held.is_some_and(|held| holds.is_some_and(|holds| holds.holder == held.holder));
-        let ended = held.filter(|_| !same);
-        let left = found.filter(|found| holds.is_none() && self.is_of_an_unseen_hold(found));
-        let revoked = |hold: Option<&Holding>| hold.is_some_and(|hold| hold.revoked);
+        let (held, holds) = (holders(before.found.as_ref()), holders(found));
+        let same = |of: &[Holder], one: &Holder| of.iter().find(|other| other.holder == one.holder).cloned();
+        let is_told = |one: &&Holder| one.revoked && !same(&held, one).is_some_and(|before| before.revoked);
+        let about = |event, one: &Holder| self.news(event, found).about(one, one.held_for);
+        let left = found.filter(|found| holds.is_empty() && self.is_of_an_unseen_hold(found));
         let waiting = |found: Option<&Holding>| found.map_or(0, |found| found.waiting);
         let (was, is) = (before.found.as_ref(), found);
-        [
-            // The end lies between two looks; this counts up to the second.
-            ended.map(|held| self.news(Event::Ended, is).about(held, held.held_for + now.since(before.at))),
-            left.map(|left| self.news(Event::Missed, is).about_unseen(left)),
-            (holds.is_some() && !same).then(|| self.news(Event::Acquired, is)),
-            (revoked(holds) && !(same && revoked(held))).then(|| self.news(Event::Revoked, is)),
-            (is_kept(is) && !(is_kept(was) && left.is_none())).then(|| self.news(Event::Kept, is)),
-            (is_kept(was) && !is_kept(is) && holds.is_none()).then(|| self.news(Event::Free, is)),
-            (waiting(is) != waiting(was)).then(|| self.news(Event::Waiting, is)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+
+        // The end lies between two looks; this counts up to the second.
+        let until_now = |one: &Holder| one.held_for + now.since(before.at);
+        let ended = held.iter().filter(|one| same(&holds, one).is_none());
+        let mut events: Vec<News> =
+            ended.map(|one| self.news(Event::Ended, found).about(one, until_now(one))).collect();
+        events.extend(left.map(|left| self.news(Event::Missed, is).about_unseen(left)));
+        let acquired = holds.iter().filter(|one| same(&held, one).is_none());
+        events.extend(acquired.map(|one| about(Event::Acquired, one)));
+        events.extend(holds.iter().filter(is_told).map(|one| about(Event::Revoked, one)));
+        let others = [
+            (is_kept(is) && !(is_kept(was) && left.is_none()), Event::Kept),
+            (is_kept(was) && !is_kept(is) && holds.is_empty(), Event::Free),
+            (waiting(is) != waiting(was), Event::Waiting),
+        ];
+        events.extend(others.into_iter().filter(|(happened, _)| *happened).map(|(_, event)| self.news(event, is)));
+        events
     }
 }
 
-impl Seen {
-    fn hold(&self) -> Option<&Holding> {
-        hold(self.found.as_ref())
-    }
+/// Everybody who holds it.
+fn holders(found: Option<&Holding>) -> Vec<Holder> {
+    let Some(found) = found else { return Vec::new() };
+    let Holding { holder, token, held_for, remaining, revoked, .. } = *found;
+    let first = Holder { holder, label: found.label.clone(), token, held_for, remaining, revoked };
+    std::iter::once(&first).chain(&found.others).filter(|one| one.holder.is_some()).cloned().collect()
 }
 
-fn hold(found: Option<&Holding>) -> Option<&Holding> {
-    found.filter(|found| found.holder.is_some())
+/// The largest that it shows.
+fn last_token(found: &Holding) -> FencingToken {
+    found.others.iter().map(|other| other.token).fold(found.token, FencingToken::max)
 }
 
 /// By a minimum hold; not only for the first waiter.
@@ -123,6 +130,12 @@ mod tests {
             permits: std::num::NonZeroU32::MIN,
             others: Vec::new(),
         }
+    }
+
+    /// Several hold it, the first one's lease ending first.
+    fn shared(tokens: &[u64]) -> Option<Holding> {
+        let others = tokens[1..].iter().flat_map(|token| holders(Some(&held(*token))));
+        Some(Holding { others: others.collect(), ..held(tokens[0]) })
     }
 
     fn waited(waiting: u64, holding: Holding) -> Option<Holding> {
@@ -174,6 +187,16 @@ mod tests {
             (vec![Some(held(1)), None, next(7)], vec![vec![Start], vec![Ended], vec![Missed, Waiting]]),
             (vec![None, kept(2)], vec![vec![Start], vec![Missed, Kept]]),
             (vec![None, next(2), Some(held(3))], vec![vec![Start], vec![Waiting], vec![Acquired, Waiting]]),
+            // Several holders.
+            (vec![None, shared(&[1, 2])], vec![vec![Start], vec![Acquired, Acquired]]),
+            (
+                vec![shared(&[1, 2]), shared(&[2, 1]), shared(&[3, 2]), shared(&[3]), None],
+                vec![vec![Start], vec![], vec![Ended, Acquired], vec![Ended], vec![Ended]],
+            ),
+            (
+                vec![shared(&[1, 2]), Some(Holding { revoked: true, ..shared(&[2, 1]).unwrap() })],
+                vec![vec![Start], vec![Revoked]],
+            ),
             // Another file with a clock behind: no hold of it was missed.
             (vec![Some(held(9)), None, kept(1)], vec![vec![Start], vec![Ended], vec![Kept]]),
         ];

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Holding, LockName};
+use leasehold::{FencingToken, Holder, HolderId, Holding, LockName};
 use serde::Serialize;
 
 use crate::cmd::status::State;
@@ -74,7 +74,7 @@ impl News {
             reason: None,
         };
         match found {
-            Some(found) if found.holder.is_some() => news.about(found, found.held_for),
+            Some(found) if found.holder.is_some() => news.of(found.holder, &found.label, found.token, found.held_for),
             _ => news,
         }
     }
@@ -87,11 +87,15 @@ impl News {
 
     /// The same, about this hold, which lasted for so long until now.
     #[must_use]
-    pub fn about(self, hold: &Holding, held_for: Duration) -> News {
+    pub fn about(self, hold: &Holder, held_for: Duration) -> News {
+        self.of(hold.holder, &hold.label, hold.token, held_for)
+    }
+
+    fn of(self, holder: Option<HolderId>, label: &str, token: FencingToken, held_for: Duration) -> News {
         News {
-            holder: hold.holder.map(|holder| holder.to_string()),
-            label: Some(hold.label.clone()),
-            token: Some(hold.token.to_string()),
+            holder: holder.map(|holder| holder.to_string()),
+            label: Some(label.to_owned()),
+            token: Some(token.to_string()),
             held_for_ms: Some(milliseconds(held_for)),
             ..self
         }

@@ -148,7 +148,9 @@ impl Entry {
         }
         let ticket = claim.queue.map(|place| self.ticket_of(claim.holder, place.ticket));
         let ahead = self.ahead_of(claim.holder, ticket);
-        if self.free_permits(claim.permits, now) > ahead {
+        // One that was revoked has its permit still, and is to have no other.
+        let is_revoked = self.lease_of(claim.holder, now).is_some();
+        if !is_revoked && self.free_permits(claim.permits, now) > ahead {
             return Ok(Attempt::Granted(self.grant_to(claim, now)));
         }
         if let Some(ticket) = ticket {
@@ -179,6 +181,7 @@ impl Entry {
         self.leases.retain(|lease| !lease.is_over(now));
         self.permits = claim.permits.get();
         self.token += 1;
+        self.leases.reserve_exact(1); // most names have one, and a growing list would make room for four
         self.leases.push(Lease {
             holder: Some(claim.holder),
             label: claim.label.to_string(),

@@ -32,7 +32,9 @@ const LAST_MS: i64 = 1 << 42;
 /// keeps its grant; then the queue; then the lease.
 const GRANT_AT_ONCE: &str = "
     insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
-    values(?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, 0)
+    values(?1, ?2, 0, ?3, ?4,
+        max(?5, 1 + coalesce((select token from leasehold_locks where ns = '' and name = '' and slot = 0), 0)),
+        ?6, ?7, 0)
     on conflict(ns, name, slot) do update set
         token = case when holder = ?3 and expires > ?6 then token else max(token + 1, ?5) end,
         granted = case when holder = ?3 and expires > ?6 then granted else ?6 end,
@@ -114,7 +116,9 @@ fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<At
     let ahead = queue::ahead(writing, claim, place)?;
     let taken = leases.live(writing.now).count();
     let free = i64::from(claim.permits.get()).saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX));
-    if free > ahead {
+    // One that was revoked has its permit still, and is to have no other.
+    let is_revoked = leases.of(claim.holder, writing.now).is_some();
+    if !is_revoked && free > ahead {
         let granted = grant_to(writing, claim, &leases, floor)?;
         queue::forget(writing, &claim.name, claim.holder)?;
         return Ok(Attempt::Granted(granted));
@@ -218,16 +222,17 @@ pub(super) fn revoke(
     })
 }
 
-/// What is shown of a name that is held, kept or waited for: all its leases, so many as wait beside each.
+/// What is shown of a name that is held, kept or waited for: all its leases, so many as wait beside each; and its first
+/// slot, which says how many permits there are.
 const SHOWN: &str = "
     select l.slot, l.holder, l.label, l.token, l.granted, l.expires, l.revoked, l.permits, l.name,
         (select count(*) from leasehold_waiters w
-         where w.ns = l.ns and w.name = l.name and w.seen > ?2 - 1000000000) as waiting
-    from leasehold_locks l where l.ns = ?1 and (l.expires > ?2 or (l.slot = 0 and waiting > 0)";
+         where w.ns = l.ns and w.name = l.name and w.seen > ?2 - 1000000000)
+    from leasehold_locks l where l.ns = ?1 and (l.slot = 0 or l.expires > ?2)";
 
 /// Who holds a name.
 pub(super) fn inspect(connection: &Connection, name: &LockName) -> Result<Option<Holding>, Fault> {
-    let sql = format!("{SHOWN} or l.slot = 0) and l.name = ?3 order by l.name, l.slot");
+    let sql = format!("{SHOWN} and l.name = ?3 order by l.name, l.slot");
     let mut statement = connection.db.prepare_cached(&sql)?;
     let now = connection.now();
     let rows = statement.query(params![connection.namespace(), now, name.as_str()])?;
@@ -235,12 +240,14 @@ pub(super) fn inspect(connection: &Connection, name: &LockName) -> Result<Option
     Ok(found.filter(|found| !found.free_in().is_zero() || found.waiting > 0))
 }
 
-/// Every name that is held, kept or waited for, in order.
+/// Every name that is held, kept or waited for, in order. Looks at all names, free ones included, but only once: keys
+/// may be many.
 pub(super) fn list(connection: &Connection) -> Result<Vec<Holding>, Fault> {
-    // How many permits a name has is told by its first slot, which may be free.
     let sql = format!(
-        "{SHOWN} or (l.slot = 0 and exists (select 1 from leasehold_locks o
-            where o.ns = l.ns and o.name = l.name and o.slot > 0 and o.expires > ?2))) order by l.name, l.slot"
+        "{SHOWN} and l.name in (
+            select name from leasehold_locks where ns = ?1 and expires > ?2
+            union select name from leasehold_waiters where ns = ?1 and seen > ?2 - 1000000000)
+         order by l.name, l.slot"
     );
     let mut statement = connection.db.prepare_cached(&sql)?;
     let now = connection.now();
@@ -332,9 +339,9 @@ impl Leases {
         self.held(now).find(|lease| lease.holder == Some(holder))
     }
 
-    /// The first slot that nobody has.
+    /// The first slot that nobody has. The rows are in order of slot.
     fn free_slot(&self, now: i64) -> i64 {
-        (0..).find(|slot| self.live(now).all(|lease| lease.slot != *slot)).unwrap_or(0)
+        self.live(now).fold(0, |free, lease| if lease.slot == free { free + 1 } else { free })
     }
 
     fn last_token(&self) -> Option<i64> {
@@ -368,7 +375,8 @@ impl Lease {
 
 fn grant_to(writing: &Writing<'_>, claim: &Claim, leases: &Leases, floor: Option<i64>) -> Result<Grant, Fault> {
     let (namespace, name, now) = (writing.namespace(), claim.name.as_str(), writing.now);
-    let (slot, token) = (leases.free_slot(now), next_token(leases.last_token(), floor)?);
+    let last = leases.last_token().map_or_else(|| ticks::last_forgotten_token(writing), |last| Ok(Some(last)))?;
+    let (slot, token) = (leases.free_slot(now), next_token(last, floor)?);
     let mut statement = writing.db.prepare_cached(
         "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
          values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)

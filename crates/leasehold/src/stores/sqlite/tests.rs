@@ -455,6 +455,49 @@ async fn a_key_is_remembered_from_its_end_on_and_then_forgotten() {
 }
 
 #[tokio::test]
+async fn a_key_is_forgotten_though_nobody_claims_another() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let first = keyed("daily", DAY);
+    let before = token(&store, &first).await.unwrap();
+    assert_eq!(store.release(&key(&first), done(&first)).await.unwrap(), Release::Released);
+    assert_eq!(token(&store, &keyed("daily", DAY)).await, None);
+    machine.wall_ms.fetch_add(24 * HOUR_MS, Ordering::Relaxed);
+    let second = keyed("daily", DAY);
+    let Attempt::Granted(grant) = store.try_acquire(&second).await.unwrap() else { panic!("it is a day ago") };
+    assert!(grant.token > before && grant.attempt == 1, "{grant:?}");
+    // Begun and not finished: remembered for a day all the same, and no longer.
+    assert_eq!(store.release(&key(&second), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(token(&store, &keyed("daily", DAY)).await, None);
+    machine.wall_ms.fetch_add(24 * HOUR_MS, Ordering::Relaxed);
+    let third = Claim { permits: std::num::NonZeroU32::new(2).unwrap(), ..keyed("daily", DAY) };
+    assert!(matches!(store.try_acquire(&third).await.unwrap(), Attempt::Granted(grant) if grant.attempt == 1));
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    let running = Claim { holder: HolderId::fresh(), ..third };
+    assert!(matches!(store.try_acquire(&running).await.unwrap(), Attempt::Held(_)), "not while it runs");
+}
+
+#[tokio::test]
+async fn tokens_of_a_key_grow_though_it_was_forgotten_and_the_wall_clock_set_back() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let (forgotten, others) = (["plain", "tick"], |n: i32| keyed(&format!("other-{n}"), DAY));
+    let mut before = Vec::new();
+    for name in forgotten {
+        let claim = keyed(name, DAY);
+        before.push(token(&store, &claim).await.unwrap());
+        assert_eq!(store.release(&key(&claim), done(&claim)).await.unwrap(), Release::Released);
+    }
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    complete(&store, &others(1)).await;
+    assert_eq!(rows(&store, "leasehold_locks"), 2, "both are forgotten, and one row says how far they had counted");
+    machine.wall_ms.fetch_sub(72 * HOUR_MS, Ordering::Relaxed);
+    assert!(token(&store, &claim("plain")).await.unwrap() > before[0]);
+    assert!(token(&store, &keyed("tick", DAY)).await.unwrap() > before[1]);
+    assert_eq!(store.list().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn keys_do_not_pile_up_and_held_ones_are_not_forgotten() {
     let (dir, machine) = (directory(), Fake::default());
     let store = open(&dir, &machine);

@@ -25,6 +25,7 @@ pub(super) fn standing(
     if let Err(why) = due.tick.window(writing.utc(), due.keep) {
         return Ok(Standing::Over(why));
     }
+    forget_what_is_over(writing, name)?;
     let newest = newest(writing, name)?;
     let open = open(writing, name, due.tick)?;
     Ok(due.standing(newest, open.as_ref(), is_alive))
@@ -139,7 +140,22 @@ fn give_up_oldest(writing: &Writing<'_>, name: &LockName) -> Result<Option<Tick>
     Ok(gave_up.map(tick))
 }
 
-/// Keys whose time to be remembered is over, unless somebody has or wants them.
+/// What is remembered of this key, if its time is over and nobody has it. Its counter stays.
+fn forget_what_is_over(writing: &Writing<'_>, name: &LockName) -> Result<(), Fault> {
+    let mut statement = writing.db.prepare_cached(
+        "update leasehold_locks set mark = null, keep = null, forget_at = null
+         where ns = ?1 and name = ?2 and slot = 0 and forget_at <= ?3 and not exists (
+            select 1 from leasehold_locks o where o.ns = ?1 and o.name = ?2 and o.expires > ?4)",
+    )?;
+    let (namespace, name) = (writing.namespace(), name.as_str());
+    if statement.execute(params![namespace, name, millis(writing.utc()), writing.now])? > 0 {
+        let mut statement = writing.db.prepare_cached("delete from leasehold_ticks where ns = ?1 and name = ?2")?;
+        statement.execute(params![namespace, name])?;
+    }
+    Ok(())
+}
+
+/// Keys whose time to be remembered is over, unless somebody has them.
 fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
     let mut statement = writing.db.prepare_cached(
         "select ns, name from leasehold_locks l where forget_at <= ?1 and not exists (
@@ -148,7 +164,15 @@ fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
     let old = statement.query_map(params![millis(writing.utc()), writing.now, FORGOTTEN_AT_ONCE as i64], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
     })?;
+    // No name is empty: the row of the empty one says how far the forgotten ones had counted. Not even a wall clock that
+    // is set back may bring their tokens again.
+    let mut counted = writing.db.prepare_cached(
+        "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
+         select '', '', 0, null, '', max(token), 0, 0, 0 from leasehold_locks where ns = ?1 and name = ?2
+         on conflict(ns, name, slot) do update set token = max(token, excluded.token)",
+    )?;
     for forgotten in old.collect::<rusqlite::Result<Vec<_>>>()? {
+        counted.execute(params![forgotten.0, forgotten.1])?;
         for table in ["leasehold_locks", "leasehold_ticks"] {
             let mut statement =
                 writing.db.prepare_cached(&format!("delete from {table} where ns = ?1 and name = ?2"))?;
@@ -156,6 +180,13 @@ fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// The largest token of all names that were forgotten: a name that is new may be one of them.
+pub(super) fn last_forgotten_token(writing: &Writing<'_>) -> Result<Option<i64>, Fault> {
+    let mut statement =
+        writing.db.prepare_cached("select token from leasehold_locks where ns = '' and name = '' and slot = 0")?;
+    Ok(statement.query_row([], |row| row.get(0)).optional()?)
 }
 
 /// A tick as it was stored.
