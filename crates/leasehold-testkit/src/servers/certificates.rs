@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::directory::Directory;
 
@@ -74,6 +74,7 @@ impl Authority {
     fn new() -> Self {
         let key = KeyPair::generate().expect("keys can be made");
         let mut about = CertificateParams::new([]).expect("no names are valid names");
+        about.distinguished_name.push(DnType::CommonName, "the authority of a test");
         about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = about.self_signed(&key).expect("it can sign itself").pem();
         Self { issuer: Issuer::new(about, key), certificate }
@@ -83,6 +84,8 @@ impl Authority {
     fn sign(&self, purpose: ExtendedKeyUsagePurpose) -> (String, String) {
         let key = KeyPair::generate().expect("keys can be made");
         let mut about = CertificateParams::new(["127.0.0.1".into(), "localhost".into()]).expect("they are valid names");
+        // Not the authority's name: OpenSSL would take it for one that has signed itself.
+        about.distinguished_name.push(DnType::CommonName, "a party of a test");
         about.extended_key_usages = vec![purpose];
         let certificate = about.signed_by(&key, &self.issuer).expect("the authority can sign");
         (certificate.pem(), key.serialize_pem())

@@ -175,9 +175,13 @@ impl Redis {
         let mut connection = Connection::unix(&self.socket())?;
         let answer = connection.ask(&["AUTH", OURSELVES, "any"])?;
         if answer.error().is_none() {
-            self.run().own += 1;
+            self.count_own();
         }
         Ok(connection)
+    }
+
+    pub(super) fn count_own(&self) {
+        self.run().own += 1;
     }
 
     /// [`command`](Self::command), if it answers without an error; taken off [`commands_processed`].
@@ -188,7 +192,7 @@ impl Redis {
         if answer.error().is_some() {
             return None;
         }
-        self.run().own += 1;
+        self.count_own();
         Some(answer)
     }
 
@@ -215,7 +219,7 @@ impl Redis {
         let connection = &mut self.connect().expect("the server answers");
         let own = self.run().own;
         let answer = connection.ask(&["INFO", "stats"]).expect("the server answers").text();
-        self.run().own += 1;
+        self.count_own();
         let total = answer.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
         // The answer was written before its own command was counted.
         total.and_then(|total| total.parse::<u64>().ok()).expect("it counts commands") - own
