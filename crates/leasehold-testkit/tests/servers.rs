@@ -465,6 +465,22 @@ mod tls {
     }
 
     #[test]
+    fn replicas_sentinels_and_clusters_speak_tls_among_themselves() {
+        let options = Redis::options().tls_both_ways().password("a \"b\"");
+        let group = RedisSentinels::start_with(options.clone());
+        let certificates = group.master().certificates();
+        let needs_password = ping(group.master(), certificates, Some(certificates)).unwrap();
+        assert_eq!(needs_password, "-NOAUTH");
+        assert!(group.urls()[0].starts_with("rediss://"));
+        let old = group.master().port();
+        assert_ne!(group.failover().port(), old);
+
+        let cluster = RedisCluster::start_with(options);
+        let slot = slot_of("name");
+        assert_ne!(cluster.failover(slot).port(), old);
+    }
+
+    #[test]
     fn a_server_with_tls_says_nothing_in_the_clear() {
         let redis = Redis::options().tls().start();
         assert!(dial(&redis).ask(&["PING"]).is_err());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::directory::Directory;
@@ -25,10 +26,9 @@ impl Certificates {
         let directory = Directory::new();
         let authority = Authority::new();
         write(directory.path(), "ca.crt", &authority.certificate);
-        for (name, use_) in
-            [("server", ExtendedKeyUsagePurpose::ServerAuth), ("client", ExtendedKeyUsagePurpose::ClientAuth)]
-        {
-            let (certificate, key) = authority.sign(use_);
+        // Servers are each other's clients.
+        for (name, purposes) in [("server", vec![ServerAuth, ClientAuth]), ("client", vec![ClientAuth])] {
+            let (certificate, key) = authority.sign(purposes);
             write(directory.path(), &format!("{name}.crt"), &certificate);
             write(directory.path(), &format!("{name}.key"), &key);
         }
@@ -81,12 +81,12 @@ impl Authority {
     }
 
     /// A certificate and its key.
-    fn sign(&self, purpose: ExtendedKeyUsagePurpose) -> (String, String) {
+    fn sign(&self, purposes: Vec<ExtendedKeyUsagePurpose>) -> (String, String) {
         let key = KeyPair::generate().expect("keys can be made");
         let mut about = CertificateParams::new(["127.0.0.1".into(), "localhost".into()]).expect("they are valid names");
         // Not the authority's name: OpenSSL would take it for one that has signed itself.
         about.distinguished_name.push(DnType::CommonName, "a party of a test");
-        about.extended_key_usages = vec![purpose];
+        about.extended_key_usages = purposes;
         let certificate = about.signed_by(&key, &self.issuer).expect("the authority can sign");
         (certificate.pem(), key.serialize_pem())
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{iter, thread};
 
+use super::options::quoted;
 use super::{Redis, RedisOptions};
 
 const SLOTS: u16 = 16384;
@@ -43,7 +44,7 @@ impl RedisCluster {
             .config("hz", "50");
         options.cluster = true;
         if let Some(password) = options.password.clone() {
-            options = options.config("masterauth", &format!("\"{password}\""));
+            options = options.config("masterauth", &quoted(&password));
         }
         let cluster = Self { nodes: start_together(&options, 2 * SHARDS) };
         cluster.introduce();

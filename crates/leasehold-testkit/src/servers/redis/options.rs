@@ -51,7 +51,7 @@ impl RedisOptions {
         self
     }
 
-    /// The port speaks TLS and nothing else, with [`Redis::certificates`].
+    /// The port speaks TLS and nothing else, with [`Redis::certificates`]; so do the others of its group or cluster.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self) -> Self {
@@ -75,7 +75,8 @@ impl RedisOptions {
             self = self.config(name, &quoted(&file.to_string_lossy()));
         }
         self.certificates = Some(Arc::new(certificates));
-        self.config("tls-auth-clients", clients_need_one)
+        // Among themselves servers do as clients do.
+        self.config("tls-auth-clients", clients_need_one).config("tls-replication", "yes").config("tls-cluster", "yes")
     }
 
     /// Every write is in a file before it is answered: a server that is killed and restarted still knows it.
@@ -99,7 +100,7 @@ impl RedisOptions {
         self
     }
 
-    /// It follows `master`, from its start on.
+    /// It follows `master`, from its start on. Where that speaks TLS, start both from a clone of the same options.
     ///
     /// A follower through a [proxy](crate::proxy), whose replication can be held, is `config("replicaof", "127.0.0.1
     /// PORT")`.
@@ -124,6 +125,17 @@ impl RedisOptions {
         self.lines.iter().any(|line| line.starts_with("replicaof "))
     }
 
+    /// What of them is TLS: for sentinels, who are no servers for data.
+    pub(super) fn tls_alone(&self) -> Self {
+        let is_tls = |line: &&String| line.starts_with("tls-");
+        Self {
+            lines: self.lines.iter().filter(is_tls).cloned().collect(),
+            #[cfg(feature = "tls")]
+            certificates: self.certificates.clone(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn has_tls(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.certificates.is_some();
@@ -132,6 +144,7 @@ impl RedisOptions {
     }
 }
 
-fn quoted(value: &str) -> String {
+/// A value for `redis.conf` that may hold anything but control characters.
+pub(super) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }

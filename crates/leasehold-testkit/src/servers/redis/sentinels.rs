@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::options::quoted;
 use super::{Redis, RedisOptions, Reply};
 use crate::process::eventually;
 
@@ -41,7 +42,7 @@ impl RedisSentinels {
         let mut options = options.config("hz", "50").config("repl-ping-replica-period", "1");
         // Either may become the other's replica.
         if let Some(password) = options.password.clone() {
-            options = options.config("masterauth", &format!("\"{password}\""));
+            options = options.config("masterauth", &quoted(&password));
         }
         let master = options.start();
         let replica = options.replica_of(&master).start();
@@ -218,13 +219,13 @@ impl View {
 }
 
 fn sentinel(master: &Redis) -> Redis {
-    let mut options = RedisOptions { sentinel: true, ..RedisOptions::default() };
-    options = options
+    let options = RedisOptions { sentinel: true, ..master.started_with().tls_alone() };
+    let mut options = options
         .config("sentinel", &format!("monitor {NAME} 127.0.0.1 {} 2", master.port()))
         .config("sentinel", &format!("down-after-milliseconds {NAME} {DOWN_AFTER}"))
         .config("sentinel", &format!("failover-timeout {NAME} 3000"));
     if let Some(password) = master.password() {
-        options = options.config("sentinel", &format!("auth-pass {NAME} {password}"));
+        options = options.config("sentinel", &format!("auth-pass {NAME} {}", quoted(password)));
     }
     let sentinel = options.start();
     tune(&sentinel, STARTING);

@@ -73,6 +73,10 @@ impl Redis {
         RedisOptions::default()
     }
 
+    pub(super) fn started_with(&self) -> &RedisOptions {
+        &self.options
+    }
+
     pub(super) fn with(options: &RedisOptions) -> Self {
         // A port may be lost to another program between its reservation and the start.
         for _ in 0..10 {
