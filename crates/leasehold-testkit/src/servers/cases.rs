@@ -62,7 +62,8 @@ mod tests {
         let broken = Cell::new(false);
         let good: fn(&Cell<bool>) = |broken| assert!(!broken.replace(true));
         let bad: fn(&Cell<bool>) = |broken| assert!(broken.get(), "as it was told");
-        let failed = run(&broken, |broken| broken.set(false), [("a", good), ("b", bad), ("c", good)].iter());
+        let cases = [("a", good), ("b", bad), ("c", good)];
+        let failed = run(&broken, |broken| broken.set(false), cases.iter());
         assert_eq!(failed, ["b"]);
         assert!(!broken.get());
     }
