@@ -8,12 +8,17 @@
 //! | [`ticks`] | ticks claimed, retried, lost and done at random, and whether a store may answer so |
 //! | [`history`] | what many processes say they held, and whether it can be true |
 //! | [`process`] | tests with several processes, killed and stopped |
+//! | [`proxy`] | a network that is slow, silent or cut, between a client and any server |
+//! | `servers` (feature `servers`, Linux) | real servers for one test: Redis alone, with replicas, sentinels or as a cluster |
 
 mod clock;
 pub mod conformance;
 mod faulty;
 pub mod history;
 pub mod process;
+pub mod proxy;
+#[cfg(all(feature = "servers", target_os = "linux"))]
+pub mod servers;
 pub mod ticks;
 
 pub use clock::PausedClock;

@@ -43,12 +43,16 @@ mod on_disk {
 #[cfg(feature = "redis")]
 mod on_a_server {
     use leasehold_testkit::conformance::Subject;
+    use leasehold_testkit::servers::Redis;
 
     use super::*;
 
+    /// A store in a server of its own, seen through two namespaces.
     fn redis() -> Subject {
-        let open = |url: &str| leasehold::stores::open(url).expect("the URL is right");
-        Subject::new(open("redis://127.0.0.1:7711/0")).other_namespace(open("redis://127.0.0.1:7711/0?namespace=other"))
+        let server = Redis::start();
+        let open = |url: String| leasehold::stores::open(&url).expect("the URL is right");
+        let other = format!("{}?namespace=other", server.url());
+        Subject::new(open(server.url())).other_namespace(open(other)).keeping(server)
     }
 
     conformance!(redis, redis());
