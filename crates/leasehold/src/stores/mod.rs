@@ -18,6 +18,7 @@ pub use memory::Memory;
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `sqlite:///var/lib/leasehold/locks.db` | one SQLite file, one machine | `sqlite` |
+/// | `redis://host:6379/0`, `redis+unix:///run/redis.sock` | one Redis or Valkey server | `redis` |
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
@@ -32,12 +33,14 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     match scheme {
         #[cfg(feature = "redis")]
         "redis" | "redis+unix" => Ok(Arc::new(redis::Redis::open(url)?)),
+        #[cfg(not(feature = "redis"))]
+        "redis" | "redis+unix" => Err(Error::invalid("this build has no Redis store; enable the feature `redis`")),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
         other => Err(Error::invalid(format!(
-            "no store is called {other:?} (in {:?}); known schemes: sqlite",
+            "no store is called {other:?} (in {:?}); known schemes: redis, redis+unix, sqlite",
             hide_secrets(url)
         ))),
     }

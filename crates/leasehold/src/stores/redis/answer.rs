@@ -81,8 +81,10 @@ impl Fields {
     }
 }
 
-fn text(value: &Value) -> Option<String> {
+/// A text, in whichever of its forms.
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
+        Value::VerbatimString { text, .. } => Some(text.clone()),
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) => Some(text.clone()),
         Value::Int(number) => Some(number.to_string()),

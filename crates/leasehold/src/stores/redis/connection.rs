@@ -1,11 +1,13 @@
 //! The link to the server: made when it is needed, given up when it breaks, and nothing waits in it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind as Kind, PushInfo, RedisError, RedisResult, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind as Kind, PushInfo, PushKind, RedisError, RedisResult,
+    ServerErrorKind, Value,
 };
 
 use super::bells::Bells;
@@ -28,8 +30,9 @@ pub(super) struct Link {
 #[derive(Clone)]
 struct Live {
     connection: MultiplexedConnection,
-    /// Which one it is: a broken one must not take its successor along.
-    number: u64,
+    /// Set once it has broken: what is asked after that goes over another one. Which one it is, too: a broken one must
+    /// not take its successor along.
+    broken: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -52,9 +55,9 @@ impl Link {
     /// Sends a command once. What breaks here is not sent again: whoever asked knows whether it may be.
     pub async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
         let mut live = self.live().await?;
-        let answer = live.connection.send_packed_command(command).await.and_then(|value| value.extract_error());
-        if answer.as_ref().is_err_and(|error| breaks(error)) {
-            self.give_up(live.number);
+        let answer = live.connection.send_packed_command(command).await.and_then(Value::extract_error);
+        if answer.as_ref().is_err_and(breaks) {
+            live.broken.store(true, Ordering::Release);
         }
         answer
     }
@@ -67,28 +70,24 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let connection = self.connect().await?;
-        let mut slot = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = Live { connection, number: rand::random() };
-        *slot = Some(live.clone());
+        let live = self.connect().await?;
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
         Ok(live)
     }
 
     fn current(&self) -> Option<Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn give_up(&self, number: u64) {
-        let mut slot = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_some_and(|live| live.number == number) {
-            *slot = None;
-        }
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.as_ref().filter(|live| !live.broken.load(Ordering::Acquire)).cloned()
     }
 
     /// A new connection whose server knows the scripts, and on whose channel we listen.
-    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        let bells = Arc::clone(&self.bells);
+    async fn connect(&self) -> RedisResult<Live> {
+        let (bells, broken) = (Arc::clone(&self.bells), Arc::<AtomicBool>::default());
+        let breaks = Arc::clone(&broken);
         let hear = move |said: PushInfo| {
+            if said.kind == PushKind::Disconnection {
+                breaks.store(true, Ordering::Release);
+            }
             bells.hear(&said);
             Ok::<(), redis::aio::SendError>(())
         };
@@ -106,7 +105,7 @@ impl Link {
             // Without the right to listen one looks by oneself.
             let _ = connection.subscribe(channel).await;
         }
-        Ok(connection)
+        Ok(Live { connection, broken })
     }
 }
 

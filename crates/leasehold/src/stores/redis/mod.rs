@@ -6,6 +6,7 @@
 mod answer;
 mod bells;
 mod connection;
+mod doctor;
 mod fault;
 mod keys;
 mod options;
@@ -20,10 +21,11 @@ use redis::{Client, Cmd, Value};
 use self::answer::Fields;
 use self::bells::Bells;
 use self::connection::Link;
+use self::doctor::Info;
 use self::keys::Keys;
 use self::options::Options;
 use self::script::{Script, Scripts};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
@@ -250,9 +252,16 @@ impl Store for Redis {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async {
+            self.time().await?; // connected, so that the next one is a round trip and no more
             let began = std::time::Instant::now();
             self.time().await?;
-            Ok(vec![Finding::fine("latency", format!("{:?} for a round trip", began.elapsed()))])
+            let round_trip = began.elapsed();
+            let info = match self.ask(&redis::cmd("INFO")).await {
+                Ok(said) => Some(Info::read(&answer::text(&said).unwrap_or_default())),
+                Err(error) if error.kind() == ErrorKind::AccessDenied => None,
+                Err(error) => return Err(error),
+            };
+            Ok(doctor::diagnose(&self.options.shown, info.as_ref(), round_trip))
         })
     }
 }

@@ -13,6 +13,7 @@ for i = 1, #told, 6 do
       if in_pool then
         call('ZREM', K[5], value)
         call('ZADD', K[5], in_pool, '!' .. who)
+        pool_ends()
       else
         call('SET', K[1], '!' .. who, 'PX', text(left))
       end

@@ -1,0 +1,285 @@
+//! The Redis store beside real servers that stop, forget, fill up and are cut off. What every store must do is in
+//! `conformance.rs`. The numbers are those of the fault of another system that the test was made of.
+#![cfg(feature = "redis")]
+
+use std::time::Duration;
+
+use leasehold::{Applied, ErrorKind, Guard, Lock, Locks, LossReason, Outcome, Wait};
+use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::proxy::{Direction, Proxy, Then};
+use leasehold_testkit::servers::Redis;
+
+const SOON: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(3);
+
+async fn locks(url: &str) -> Locks {
+    Locks::connect(url).await.unwrap()
+}
+
+async fn acquired(lock: &Lock) -> Guard {
+    match lock.try_acquire().await.unwrap() {
+        Outcome::Acquired(guard) => guard,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn is_free(locks: &Locks, name: &str) -> bool {
+    locks.inspect(name).await.unwrap().is_none()
+}
+
+fn key(name: &str) -> String {
+    format!("leasehold:default:{{{name}}}")
+}
+
+#[tokio::test]
+async fn b01_a_grant_whose_answer_is_late_is_taken_back() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let (ours, others) = (locks(&proxy.url(&server.url())).await, locks(&server.url()).await);
+    acquired(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
+    proxy.blackhole(Direction::ToClient);
+    let error =
+        ours.lock("job").ttl(Duration::from_secs(60)).wait(Wait::For(Duration::ZERO)).acquire().await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
+    proxy.heal();
+    eventually_async("nothing is left behind", SOON, async || is_free(&others, "job").await).await;
+    acquired(&others.lock("job")).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn b01_a_lost_answer_is_asked_for_again_under_the_same_identity() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let locks = locks(&proxy.url(&server.url())).await;
+    acquired(&locks.lock("warm").ttl(TTL)).await.release().await.unwrap();
+    proxy.drop_reply_after_request(b"EVALSHA", Then::Cut);
+    let guard = acquired(&locks.lock("job")).await;
+    assert_eq!(proxy.dropped_replies(), 1);
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    assert!(is_free(&locks, "job").await);
+}
+
+#[tokio::test]
+async fn b02_nothing_that_was_asked_of_a_dead_server_reaches_the_next_one() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    server.kill();
+    let error = locks.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.restart();
+    assert_eq!(server.command(&["DBSIZE"]).integer(), 0);
+    acquired(&locks.lock("job")).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn c12_a_connection_that_breaks_is_no_loss() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let locks = locks(&proxy.url(&server.url())).await;
+    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    for _ in 0..3 {
+        tokio::time::sleep(TTL / 2).await;
+        proxy.cut();
+        assert!(guard.is_valid() && guard.loss().is_none());
+    }
+    tokio::time::sleep(TTL).await;
+    assert!(guard.is_valid() && guard.loss().is_none());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn c05_a_server_that_says_nothing_is_a_loss_in_time() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    server.pause();
+    let reason = tokio::time::timeout(TTL, guard.lost()).await.expect("told before the lease is over");
+    assert!(matches!(reason, LossReason::Unreachable(_) | LossReason::Expired), "{reason:?}");
+    tokio::time::sleep(TTL / 2).await;
+    assert!(!guard.is_valid());
+    server.resume();
+}
+
+#[tokio::test]
+async fn e07_a_server_that_forgets_its_scripts_is_told_them_again() {
+    let server = Redis::options().append_only().start();
+    let locks = locks(&server.url()).await;
+    let forget = || server.command(&["SCRIPT", "FLUSH"]).text();
+    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    forget();
+    tokio::time::sleep(TTL * 2).await; // renewed meanwhile
+    assert!(guard.is_valid());
+    forget();
+    guard.release().await.unwrap();
+    forget();
+    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(30))).await;
+    server.restart();
+    eventually_async("it is released", SOON, async || {
+        locks.inspect("job").await.is_ok_and(|holding| holding.is_some_and(|held| held.holder == Some(guard.holder())))
+    })
+    .await;
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn e14_what_was_wiped_is_lost_and_tokens_go_on_growing() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    server.command(&["FLUSHALL"]);
+    assert_eq!(tokio::time::timeout(TTL, guard.lost()).await.unwrap(), LossReason::Gone);
+    let next = acquired(&locks.lock("job").ttl(TTL)).await;
+    assert!(next.token() > guard.token());
+    server.command(&["DEL", &key("job")]);
+    assert_eq!(tokio::time::timeout(TTL, next.lost()).await.unwrap(), LossReason::Gone);
+    let third = acquired(&locks.lock("job")).await;
+    assert!(third.token() > next.token());
+    drop(third);
+    server.restart();
+    let mut last = None;
+    eventually_async("the server is back", SOON, async || {
+        last = locks.lock("job").try_acquire().await.ok().and_then(Outcome::guard);
+        last.is_some()
+    })
+    .await;
+    assert!(last.unwrap().token() > next.token(), "an empty server begins above all that were");
+}
+
+#[tokio::test]
+async fn d09_what_others_put_under_a_locks_name_is_told_apart() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    server.command(&["SET", &key("theirs"), "redis-py", "PX", "60000"]);
+    let Outcome::Contended(holding) = locks.lock("theirs").try_acquire().await.unwrap() else { panic!("it is held") };
+    assert!(holding.holder.is_some() && holding.label == "redis-py", "{holding:?}");
+    server.command(&["SET", &key("for ever"), "data"]);
+    server.command(&["HSET", &key("hash"), "a", "1"]);
+    for name in ["for ever", "hash"] {
+        let error = locks.lock(name).try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("another namespace"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn e15_environments_do_not_meet() {
+    let server = Redis::start();
+    let (one, other) = (locks(&server.url()).await, locks(&format!("{}?namespace=staging", server.url())).await);
+    let _guard = acquired(&one.lock("job")).await;
+    acquired(&other.lock("job")).await.release().await.unwrap();
+    assert_eq!((one.list().await.unwrap().len(), other.list().await.unwrap().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a06_no_key_is_without_an_end() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let held = acquired(&locks.lock("a").permits(3)).await;
+    let _plain = acquired(&locks.lock("b")).await;
+    acquired(&locks.lock("c").at_least_for(Duration::from_secs(5))).await.release().await.unwrap();
+    acquired(&locks.once("d", Duration::from_secs(3600))).await.complete().await.unwrap();
+    let waiting = locks.lock("b").wait(Wait::For(Duration::from_millis(100)));
+    assert!(matches!(waiting.acquire().await.unwrap(), Outcome::Contended(_)));
+    locks.revoke("a", leasehold::Revoke::Gently).await.unwrap();
+    for key in server.command(&["KEYS", "*"]).items() {
+        let left = server.command(&["PTTL", &key.text()]).integer();
+        assert!(left > 0, "{}: {left}", key.text());
+    }
+    drop(held);
+}
+
+#[tokio::test]
+async fn f01_f02_a_wake_up_that_is_lost_costs_a_second_at_most() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let (holder, waiter) = (locks(&server.url()).await, locks(&proxy.url(&server.url())).await);
+    let guard = acquired(&holder.lock("job")).await;
+    let waiting = tokio::spawn(async move { waiter.lock("job").acquire().await.unwrap().guard().unwrap() });
+    eventually_async("it waits", SOON, async || {
+        holder.inspect("job").await.unwrap().is_some_and(|holding| holding.waiting == 1)
+    })
+    .await;
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let _ = guard.release().await; // its own connection listens, too; the background sees to it
+    drop(tokio::time::timeout(SOON, waiting).await.expect("it finds out by itself").unwrap());
+}
+
+#[tokio::test]
+async fn f06_f07_many_names_are_waited_for_over_one_subscription_and_nothing_is_left() {
+    let server = Redis::start();
+    let (holder, waiter) = (locks(&server.url()).await, locks(&server.url()).await);
+    let names: Vec<String> = (0..300).map(|n| format!("job {n}")).collect();
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(acquired(&holder.lock(name)).await);
+    }
+    let waiting: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let lock = waiter.lock(name);
+            tokio::spawn(async move { lock.acquire().await.unwrap().guard().unwrap().release().await.unwrap() })
+        })
+        .collect();
+    eventually_async("all wait", SOON, async || {
+        holder.list().await.unwrap().iter().filter(|holding| holding.waiting == 1).count() == names.len()
+    })
+    .await;
+    assert!(server.command(&["PUBSUB", "CHANNELS"]).items().len() <= 4, "one for each connection");
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    for task in waiting {
+        tokio::time::timeout(SOON, task).await.expect("its turn came").unwrap();
+    }
+    drop((holder, waiter));
+    eventually_async("nobody listens any more", SOON, async || {
+        server.command(&["PUBSUB", "CHANNELS"]).items().is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn f03_first_come_first_served_though_the_holder_takes_its_time() {
+    let server = Redis::start();
+    let (holder, order) = (locks(&server.url()).await, std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
+    let guard = acquired(&holder.lock("job")).await;
+    let mut waiting = Vec::new();
+    for n in 0..5 {
+        let (locks, order) = (locks(&server.url()).await, std::sync::Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let guard = locks.lock("job").acquire().await.unwrap().guard().unwrap();
+            order.lock().unwrap().push(n);
+            guard.release().await.unwrap();
+        }));
+        eventually_async("it waits", SOON, async || {
+            holder.inspect("job").await.unwrap().is_some_and(|holding| holding.waiting == n + 1)
+        })
+        .await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await; // three lives of an entry
+    guard.release().await.unwrap();
+    for task in waiting {
+        tokio::time::timeout(SOON, task).await.expect("its turn came").unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn wrong_passwords_and_missing_rights_are_told_as_what_they_are() {
+    let server = Redis::options().password("hunter2").start();
+    let url = format!("redis://:wrong@{}", server.address());
+    let error = locks(&url).await.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    assert!(!error.to_string().contains("wrong@") && !error.to_string().contains("hunter2"), "{error}");
+    let error = locks(&format!("redis://{}", server.address())).await.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    acquired(&locks(&server.url()).await.lock("job")).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn over_a_unix_socket() {
+    let server = Redis::options().unix_socket().start();
+    let locks = locks(&format!("redis+unix://{}", server.socket().display())).await;
+    acquired(&locks.lock("job")).await.release().await.unwrap();
+}
