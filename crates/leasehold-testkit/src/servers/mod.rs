@@ -15,9 +15,9 @@
 //! The kernel kills them when the test process dies, however it dies; what is left of their directories the next test
 //! process removes. Only Linux can do that, so this module is for Linux.
 //!
-//! A plain server is there within some 20 ms: start one for each test. A group of sentinels needs a second, a cluster
-//! more than two (it takes no writes before, by design), and nextest gives each test a process of its own: there a
-//! single test starts one and runs all its cases, with [`cases`].
+//! A plain server is there within some 30 ms: start one for each test. Sentinels with their servers take a third of a
+//! second, a cluster more than two seconds (before that Redis takes no writes, by design), and nextest gives each test a
+//! process of its own: there a single test starts one and runs all its cases, with [`cases`].
 
 mod cases;
 #[cfg(feature = "tls")]

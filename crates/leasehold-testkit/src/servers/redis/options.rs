@@ -79,12 +79,14 @@ impl RedisOptions {
         self.config("tls-auth-clients", clients_need_one).config("tls-replication", "yes").config("tls-cluster", "yes")
     }
 
-    /// Every write is in a file before it is answered: a server that is killed and restarted still knows it.
+    /// Every write is on the disk before it is answered: a server that is killed and restarted still knows it.
     ///
-    /// As the kernel does, not the disk: `appendfsync` stays `everysec`.
+    /// That is `appendfsync always`. With Redis's default, `everysec`, even `kill -9` of the server alone loses answered
+    /// writes: while an fsync runs, what comes then waits in its memory. A later `config("appendfsync", "everysec")` is
+    /// for tests of that.
     #[must_use]
     pub fn append_only(self) -> Self {
-        self.config("appendonly", "yes")
+        self.config("appendonly", "yes").config("appendfsync", "always")
     }
 
     /// No more memory than that; `policy` is Redis's `maxmemory-policy`. An empty server needs about a megabyte.

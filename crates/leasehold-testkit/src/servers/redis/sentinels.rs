@@ -9,8 +9,9 @@ use crate::process::eventually;
 
 /// The name under which the sentinels know the master.
 const NAME: &str = "leasehold";
-/// How long a master must be silent before a sentinel takes it for dead.
-const DOWN_AFTER: &str = "800";
+/// How many milliseconds a master must be silent before each sentinel takes it for dead. Were they equal, all would
+/// want to lead the failover at once, vote for themselves, and try again after twice `failover-timeout`.
+const DOWN_AFTER: [&str; 3] = ["500", "750", "1000"];
 const LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -46,7 +47,7 @@ impl RedisSentinels {
         }
         let master = options.start();
         let replica = options.replica_of(&master).start();
-        let sentinels = [(); 3].map(|()| sentinel(&master));
+        let sentinels = DOWN_AFTER.map(|silence| sentinel(&master, silence));
         let group = Self { servers: [master, replica], sentinels };
         group.settle();
         group.sentinels.iter().for_each(|sentinel| tune(sentinel, SETTLED));
@@ -218,12 +219,12 @@ impl View {
     }
 }
 
-fn sentinel(master: &Redis) -> Redis {
+fn sentinel(master: &Redis, down_after: &str) -> Redis {
     let options = RedisOptions { sentinel: true, ..master.started_with().tls_alone() };
     let mut options = options
         .config("sentinel", &format!("monitor {NAME} 127.0.0.1 {} 2", master.port()))
-        .config("sentinel", &format!("down-after-milliseconds {NAME} {DOWN_AFTER}"))
-        .config("sentinel", &format!("failover-timeout {NAME} 3000"));
+        .config("sentinel", &format!("down-after-milliseconds {NAME} {down_after}"))
+        .config("sentinel", &format!("failover-timeout {NAME} 2000"));
     if let Some(password) = master.password() {
         options = options.config("sentinel", &format!("auth-pass {NAME} {}", quoted(password)));
     }
@@ -242,7 +243,8 @@ const STARTING: &str = "100";
 /// failover whose leader looks at the replica only once a second.
 const SETTLED: &str = "500";
 
-/// Sentinels look around every ten seconds; not while a test waits.
+/// Sentinels look at servers every ten seconds; not while a test waits. While a master is down it is once a second, and
+/// what is older than five pings is no good for choosing a new one: they must not come too fast.
 fn tune(sentinel: &Redis, greetings: &str) {
-    sentinel.ask(&["SENTINEL", "DEBUG", "INFO-PERIOD", "100", "PING-PERIOD", "100", "PUBLISH-PERIOD", greetings]);
+    sentinel.ask(&["SENTINEL", "DEBUG", "INFO-PERIOD", "200", "PING-PERIOD", "400", "PUBLISH-PERIOD", greetings]);
 }
