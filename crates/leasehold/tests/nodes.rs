@@ -241,9 +241,6 @@ fn at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits() {
     assert!((2..=3).contains(&most), "{most} at once");
     holds.sort_by_key(|hold| hold[2]);
     assert!(holds.windows(2).all(|pair| pair[0][2] < pair[1][2]), "no token twice");
-    // Who was inside after another had left had the larger token.
-    let overtaken = holds.windows(2).any(|pair| pair[1][1] <= pair[0][0]);
-    assert!(!overtaken);
 }
 
 fn hold_a_permit() {
