@@ -1,0 +1,44 @@
+//! The command over a Redis server.
+
+mod common;
+
+use common::{Bench, Ran, ran};
+use leasehold_testkit::servers::Redis;
+
+const YEAR: &str = "0 0 1 1 *";
+
+fn on(server: &Redis, bench: &Bench, args: &[&str]) -> Ran {
+    ran(bench.bare(args).env("LEASEHOLD_STORE", server.url()))
+}
+
+#[test]
+fn run_and_its_verbs_do_there_what_they_do_in_a_file() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{leasehold} status a --json; {leasehold} run a -- true; echo code $?");
+    let ran = on(&server, &bench, &["run", "a", "--", "sh", "-c", &inner]);
+    ran.says(&["\"state\": \"held\"", "code 75"]).fails(0, &["a: held by"]);
+    on(&server, &bench, &["status", "a"]).says(&["a is free"]);
+    for (n, says) in [(1, "ran"), (2, "")] {
+        let slot = on(&server, &bench, &["run", "s", "--once-per", YEAR, "--", "echo", "ran"]);
+        assert_eq!((slot.code, slot.stdout.trim()), (0, says), "{n}: {slot:?}");
+    }
+    let key = ["run", "k", "--once-key", "1", "--retry-failed", "--", "sh", "-c", "[ $LEASEHOLD_ATTEMPT = 2 ]"];
+    assert_eq!([0; 3].map(|_| on(&server, &bench, &key).code), [1, 0, 0]);
+    let pool = format!("{leasehold} run p --permits 2 -- {leasehold} ls");
+    let listed = on(&server, &bench, &["run", "p", "--permits", "2", "--", "sh", "-c", &pool]);
+    assert_eq!(listed.stdout.lines().filter(|line| line.starts_with("p ")).count(), 2, "{listed:?}");
+    on(&server, &bench, &["doctor"]).says(&["version: ", "role: master"]);
+}
+
+#[test]
+fn a_server_that_is_gone_or_closed_is_no_answer() {
+    let (server, bench) = (Redis::options().password("hunter2").start(), Bench::new());
+    let closed = format!("redis://{}", server.address());
+    ran(bench.bare(["run", "a", "--", "true"]).env("LEASEHOLD_STORE", closed)).fails(77, &["redis://"]);
+    on(&server, &bench, &["run", "a", "--", "true"]).says(&[]);
+    server.kill();
+    let gone = on(&server, &bench, &["run", "a", "--", "touch", "ran"]);
+    gone.fails(69, &["refuses connections"]);
+    assert!(!bench.path("ran").exists() && !gone.stderr.contains("hunter2"), "{gone:?}");
+}
