@@ -55,6 +55,12 @@ local function refused(ahead, ticket)
   return answer
 end
 
+-- A holder that was revoked has its permit until it ends, and gets no other.
+if value == '!' .. holder or (tonumber(call('ZSCORE', K[5], '!' .. holder) or '0') > now) then
+  forget_waiter(holder)
+  return refused(count_waiters(), '')
+end
+
 local open
 if tick ~= '' then
   if tick ~= '0' then
