@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use leasehold::{Applied, ErrorKind, Guard, Lock, Locks, LossReason, Outcome, Wait};
+use leasehold::{
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason,
+    Outcome, Release, Tick, Verdict, Wait,
+};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::Redis;
@@ -160,6 +163,50 @@ async fn d09_what_others_put_under_a_locks_name_is_told_apart() {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("another namespace"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn one_key_that_is_spoilt_keeps_no_other_lock_from_being_renewed() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let (spoilt, sound) = (acquired(&locks.lock("a").ttl(TTL)).await, acquired(&locks.lock("b").ttl(TTL)).await);
+    server.command(&["DEL", &key("a")]);
+    server.command(&["HSET", &key("a"), "theirs", "1"]);
+    assert_eq!(tokio::time::timeout(TTL, spoilt.lost()).await.unwrap(), LossReason::Gone);
+    tokio::time::sleep(TTL).await;
+    assert!(sound.is_valid() && sound.loss().is_none());
+}
+
+#[tokio::test]
+async fn a_lost_hash_gives_nobody_a_lock_beside_those_who_have_permits() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let _permit = acquired(&locks.lock("pool").permits(3)).await;
+    server.command(&["DEL", &format!("{}:h", key("pool"))]);
+    assert!(!matches!(locks.lock("pool").try_acquire().await, Ok(Outcome::Acquired(_))));
+}
+
+#[tokio::test]
+async fn a_key_is_forgotten_when_its_time_is_over_and_not_before() {
+    let server = Redis::start();
+    let store = leasehold::stores::open(&server.url()).unwrap();
+    let keep = Duration::from_secs(2);
+    let claim = || {
+        let name = LockName::new("invoice").unwrap();
+        let due = Some(Due { tick: Tick::ONLY, retry_failed: false, keep });
+        Claim { due, ..Claim::new(name, HolderId::fresh(), "test".into(), TTL) }
+    };
+    let first = claim();
+    let Attempt::Granted(before) = store.try_acquire(&first).await.unwrap() else { panic!("it is new") };
+    tokio::time::sleep(keep + Duration::from_millis(200)).await;
+    assert!(matches!(store.try_acquire(&claim()).await.unwrap(), Attempt::Held(_)), "not while somebody has it");
+    let done = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
+    let lease = LeaseKey { name: first.name, holder: first.holder };
+    assert_eq!(store.release(&lease, done).await.unwrap(), Release::Released);
+    assert!(matches!(store.try_acquire(&claim()).await.unwrap(), Attempt::NotDue(_)), "from its end on");
+    tokio::time::sleep(keep + Duration::from_millis(200)).await;
+    let Attempt::Granted(again) = store.try_acquire(&claim()).await.unwrap() else { panic!("it is forgotten") };
+    assert!(again.token > before.token && again.attempt == 1, "{again:?}");
 }
 
 #[tokio::test]

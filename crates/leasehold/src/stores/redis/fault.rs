@@ -69,7 +69,7 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> (ErrorKind, String,
     if says("WRONGTYPE") {
         let message =
             format!("{shown} has something else under a lock's name; delete it or use another namespace ({detail})");
-        return (ErrorKind::Misconfigured, message, true);
+        return (ErrorKind::Misconfigured, message, false); // a script may have come half-way
     }
     (ErrorKind::Internal, format!("{shown} answered with an error ({detail})"), false)
 }

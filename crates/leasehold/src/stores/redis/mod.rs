@@ -52,14 +52,14 @@ impl Redis {
     pub fn open(url: &str) -> Result<Self> {
         let options = Options::parse(url)?;
         let client = format!("{:016x}", rand::random::<u64>());
-        Self::with(options, Arc::new(Scripts::new()), client)
+        let channel = format!("{}{client}", channels(&options));
+        Self::with(options, Arc::new(Scripts::new()), client, Some(channel))
     }
 
-    fn with(options: Options, scripts: Arc<Scripts>, client: String) -> Result<Self> {
+    fn with(options: Options, scripts: Arc<Scripts>, client: String, channel: Option<String>) -> Result<Self> {
         let server = Client::open(options.server.clone()).map_err(|error| fault::told(error, &options.shown))?;
         let bells = Arc::new(Bells::default());
-        let channel = format!("{}{client}", channels(&options));
-        let link = Link::new(server, Arc::clone(&scripts), Some(channel), Arc::clone(&bells));
+        let link = Link::new(server, Arc::clone(&scripts), channel, Arc::clone(&bells));
         Ok(Self { options, scripts, client, bells, link })
     }
 
@@ -175,7 +175,8 @@ impl Store for Redis {
 
     fn for_keeper(&self) -> Arc<dyn Store> {
         let client = self.client.clone();
-        let keeper = Self::with(self.options.clone(), Arc::clone(&self.scripts), client);
+        // It waits for nobody, and so listens to nobody.
+        let keeper = Self::with(self.options.clone(), Arc::clone(&self.scripts), client, None);
         Arc::new(keeper.expect("what could be opened once can be opened again"))
     }
 

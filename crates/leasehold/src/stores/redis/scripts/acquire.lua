@@ -2,10 +2,12 @@
 -- {1, token, attempt, gave up|''} granted · {2, now, ahead, ticket|'', permits, holders…} held
 -- {3, newest, unfinished} claimed before · {4, ms} ahead of the clock · {5, ms} behind it · {6, permits} another number
 local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
-local h = call('HMGET', K[2], 't', 'q', 'd', 'k', 'n', 'm')
+local h = call('HMGET', K[2], 't', 'q', 'd', 'k', 'n', 'm', 'f')
 
 -- Nobody is in the way of most claims.
-if permits == '1' and tick == '' and not h[2] and (h[5] or '1') == '1'
+-- Where the hash was lost, the pool may be there still.
+if permits == '1' and tick == '' and not h[2]
+    and (h[5] == '1' or (not h[5] and call('EXISTS', K[5]) == 0))
     and call('SET', K[1], holder, 'NX', 'PX', ttl) then
   local token = next_token(h[1])
   call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now))
@@ -67,6 +69,11 @@ if tick ~= '' then
     if tonumber(tick) > now + SLACK then return { 4, text(tick - now) } end
     if now - tick > A[7] - SLACK then return { 5, text(now - tick) } end
   end
+  -- A key whose time is over was never there, unless somebody has it.
+  if tick == '0' and h[7] and now >= tonumber(h[7]) and taken == 0 then
+    call('HDEL', K[2], 'm', 'f', 'r', 'o:0')
+    h[6] = false
+  end
   open = call('HGET', K[2], 'o:' .. tick)
   if h[6] and tonumber(tick) <= tonumber(h[6]) then
     local who, count, once = string.match(open or '', '^(%S+) (%d+) ([01])$')
@@ -118,6 +125,8 @@ if tonumber(permits) - taken > ahead then
     attempt = tonumber(string.match(open or '', '^%S+ (%d+)') or '0') + 1
     call('HSET', K[2], 'm', text(math.max(tonumber(h[6] or '0'), tonumber(tick))),
       'o:' .. tick, holder .. ' ' .. attempt .. ' ' .. (A[6] == '1' and '0' or '1'))
+    -- A key is remembered for a while, a job's mark for as long as its name.
+    if tick == '0' then call('HSET', K[2], 'f', text(now + A[7]), 'r', A[7]) else call('HDEL', K[2], 'f', 'r') end
     if not open then
       local ticks = {}
       for _, field in ipairs(call('HKEYS', K[2])) do

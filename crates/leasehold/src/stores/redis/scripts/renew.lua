@@ -8,8 +8,13 @@ for i = 1, #ARGV / 2 do
   local holder, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   -- What is known of a name must not end before a hold that lasts for weeks.
   if call('PTTL', hash) < 259200000 then call('PEXPIRE', hash, 777600000) end
-  local value = call('GET', lock)
-  if value == holder then
+  -- Something of another program under one lock's key must not keep the rest of the batch from being renewed.
+  local value = redis.pcall('GET', lock)
+  local ends = redis.pcall('ZSCORE', pool, holder)
+  local revoked = redis.pcall('ZSCORE', pool, '!' .. holder)
+  if type(value) == 'table' or type(ends) == 'table' then
+    answers[i] = 0
+  elseif value == holder then
     -- Never back: an overtaken renewal must not cut what a later one has promised.
     if call('PTTL', lock) < ttl then call('PEXPIRE', lock, ttl) end
     answers[i] = 1
@@ -18,8 +23,7 @@ for i = 1, #ARGV / 2 do
   elseif value then
     answers[i] = 0
   else
-    local ends = tonumber(call('ZSCORE', pool, holder) or '0')
-    local revoked = tonumber(call('ZSCORE', pool, '!' .. holder) or '0')
+    ends, revoked = tonumber(ends or '0'), tonumber(revoked or '0')
     answers[i] = 0
     if ends > now then
       if ends < now + ttl then
