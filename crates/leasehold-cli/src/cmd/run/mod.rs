@@ -306,8 +306,11 @@ impl<'a> Run<'a> {
     /// A release that fails doesn't change the job's result; the lock ends with its TTL.
     async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End, lost: bool) {
         let released = match end {
-            // A job that was told to end and did so politely has not done its work.
-            End::Exited(0) if self.warden.asked_to_stop().is_none() => guard.complete().await,
+            // A job that was told to end and did so politely has not done its work. What the terminal sends it may be
+            // meant for something else, as in the report.
+            End::Exited(0) if self.warden.asked_to_stop().is_none_or(|asked| asked.by_terminal) => {
+                guard.complete().await
+            }
             end if !end.was_started() => guard.not_started().await,
             _ => guard.release().await,
         };
