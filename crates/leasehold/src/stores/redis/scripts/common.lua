@@ -61,6 +61,7 @@ local function holders()
   if value then
     local who, mark = owner(value)
     local left = call('PTTL', K[1])
+    if left == 0 then left = 1 end -- it is there, for less than a millisecond more
     if h[1] == who then told = { who, mark, h[2] or '', h[3] or '0', h[4] or '0', left }
     else told = { value, '?', '', '0', '0', left } end
   end
