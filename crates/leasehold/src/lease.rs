@@ -11,6 +11,7 @@ use rand::rngs::SysRng;
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::tick::{Due, NotDue, Tick, Verdict};
+use crate::validity::Moment;
 
 /// The identity of **one acquisition**: 128 random bits, fresh for each.
 ///
@@ -118,6 +119,24 @@ pub struct Place {
     /// The ticket that the store gave at the first enqueuing; a waiter that was pruned by mistake comes
     /// back at its old place with it.
     pub ticket: Option<u64>,
+    /// When this claim was sent, by the claimant's clock, if the lock may be handed over to it: see
+    /// [`HandOver`]. The store keeps it and gives it back, and has no other use for it.
+    pub sent: Option<Moment>,
+}
+
+/// A lock that a release gave to the first who waited for it, without being asked again.
+///
+/// For the TTL of the waiter's last claim, counted by the store from the release. The waiter counts its validity from
+/// the moment at which that claim was **sent**, which the store gives back: never from a later one, nor from when it
+/// heard of this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandOver {
+    /// To whom it was given.
+    pub holder: HolderId,
+    /// The [`sent`](Place::sent) of the last claim of this waiter that had reached the store.
+    pub sent: Moment,
+    /// What it was granted.
+    pub grant: Grant,
 }
 
 /// The answer to a [`Claim`].

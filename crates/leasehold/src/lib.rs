@@ -87,7 +87,8 @@ pub use event::{Event, Observer};
 pub use finding::{Finding, Severity};
 pub use guard::{Guard, LossReason, Released};
 pub use lease::{
-    Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Place, Release, Renewal, Revoke,
+    Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Place, Release, Renewal,
+    Revoke,
 };
 pub use lock::{Lock, Outcome, Ran, Wait};
 pub use locks::{Locks, LocksBuilder};

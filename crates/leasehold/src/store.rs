@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::{LockName, Namespace};
 
 /// A place where leases live. Object safe: a store is chosen at run time, by URL.
@@ -34,6 +34,11 @@ use crate::name::{LockName, Namespace};
 /// - *First come, first served*: a claim is granted only if no live waiter stands before it. A waiter's
 ///   entry lives for [`QUEUE_ENTRY`] after its last claim; who comes back with its ticket gets its old place. Where
 ///   several permits are free, the first so many waiters are granted.
+/// - *Handed over* (where [`Traits::hands_over`]): a release of a lock, with no minimum hold still running, grants it in
+///   the same step to the first live waiter, if that one has said when it [sent](crate::Place::sent) its claim: under a
+///   token of its own, for the TTL of that claim, out of the queue; and rings for it with the
+///   [`HandOver`]. Its next claim, if that ring is lost, gets the same grant. Never for a tick (its mark would not be
+///   looked at), nor where there are several permits.
 /// - *Marks*: a claim with a tick is granted only if the tick is newer than the name's mark, or stands open for this
 ///   claim: nobody has begun it, or `retry_failed` is true of this claim and of the one before, whose lease is over.
 ///   A tick that is running elsewhere is `Held`; one that is finished, given up or older `NotDue`. Mark, open tick
@@ -125,17 +130,39 @@ pub struct Traits {
     pub smallest_ttl: Duration,
     /// Whether [`Store::subscribe`] ever wakes anybody; without, waiters poll faster.
     pub wake_ups: bool,
+    /// Whether a release hands the lock over to who waits for it, rather than only waking that one.
+    pub hands_over: bool,
+}
+
+/// What a store rings for one subscription.
+#[derive(Debug, Default)]
+pub struct Bell {
+    rung: Notify,
+    handed_over: Mutex<Option<HandOver>>,
+}
+
+impl Bell {
+    /// The name may be free.
+    pub fn ring(&self) {
+        self.rung.notify_one();
+    }
+
+    /// The lock was given to somebody; whoever else hears it has been told that it was not free for long.
+    pub fn hand_over(&self, to: HandOver) {
+        *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+        self.ring();
+    }
 }
 
 /// A subscription of one waiter to one name. Dropping it ends it.
 pub struct WakeUps {
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
     _until_dropped: Box<dyn Any + Send + Sync>,
 }
 
 impl WakeUps {
-    /// A subscription that rings when `bell` is notified and ends by dropping `until_dropped`.
-    pub fn new(bell: Arc<Notify>, until_dropped: impl Any + Send + Sync) -> Self {
+    /// A subscription that rings when `bell` does and ends by dropping `until_dropped`.
+    pub fn new(bell: Arc<Bell>, until_dropped: impl Any + Send + Sync) -> Self {
         Self { bell, _until_dropped: Box::new(until_dropped) }
     }
 
@@ -145,12 +172,13 @@ impl WakeUps {
         Self::new(Arc::default(), ())
     }
 
-    /// Resolves at the next hint; at once if there was one since the last.
+    /// Resolves at the next hint, at once if there was one since the last; to whom the lock was handed over, if it was.
     ///
     /// # Cancel safety
     /// Cancel safe: a hint is not lost by dropping this.
-    pub async fn next(&mut self) {
-        self.bell.notified().await;
+    pub async fn next(&mut self) -> Option<HandOver> {
+        self.bell.rung.notified().await;
+        self.bell.handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -6,6 +6,7 @@
 //! subscribe, **then** try, then wait, with a timer that makes a lost hint cost half a second at most.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::event::Event;
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::keeper::{Cleanup, Undo, jittered};
-use crate::lease::{Attempt, Claim, Grant, Holder, HolderId, Holding, LeaseKey, Place};
+use crate::lease::{Attempt, Claim, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Place};
 use crate::lock::{Outcome, Terms, Wait};
 use crate::locks::Client;
 use crate::name::LockName;
@@ -96,20 +97,27 @@ impl Acquisition {
             return self.behind_ours().await.map(Outcome::Contended);
         };
         self.claim.queue = Some(Place::default());
-        let mut wake_ups: Option<WakeUps> = None;
+        let mut wake_ups = None;
+        if client.store.traits().hands_over {
+            wake_ups = Some(self.subscribe().await); // before it can be given anything
+        }
         let mut failing_since: Option<Moment> = None;
+        let mut handed_over: Option<HandOver> = None;
         loop {
             client.check_open()?;
             turn.look(client.clock.now());
             // The first try gets a moment even of somebody who has none to wait.
             let limit = deadline.max(client.clock.now() + POLL);
-            let tried = by(&client, limit, self.try_now()).await;
+            let tried = match handed_over.take() {
+                Some(given) => Some(self.granted(given.grant, given.sent).map(Tried::Granted)),
+                None => by(&client, limit, self.try_now()).await,
+            };
             let pause = match tried.unwrap_or_else(|| Err(no_answer_in_time())) {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
                 Ok(Tried::NotDue(why)) => return Ok(Outcome::NotDue(why)),
                 Ok(Tried::Held(holding)) => {
                     failing_since = None;
-                    self.claim.queue = Some(Place { ticket: holding.ticket });
+                    self.claim.queue = Some(Place { ticket: holding.ticket, sent: None });
                     self.tell_waiting(&holding);
                     if holding.ticket.is_none() {
                         turn.step_aside(); // Its tick runs elsewhere: a permit that is free is not for it.
@@ -133,7 +141,8 @@ impl Acquisition {
                     jittered(POLL)
                 }
             };
-            self.sleep(pause, deadline, wake_ups.as_mut()).await;
+            let given = self.sleep(pause, deadline, wake_ups.as_mut()).await;
+            handed_over = given.filter(|given| self.may_take(given));
         }
     }
 
@@ -162,6 +171,7 @@ impl Acquisition {
     /// One try; the validity of what it grants counts from before this try was sent, not from the first.
     async fn try_now(&mut self) -> Result<Tried> {
         let sent = self.client.clock.now();
+        self.offer(sent);
         let uncertain = self.in_store;
         self.in_store = true;
         match self.client.store.try_acquire(&self.claim).await {
@@ -183,6 +193,25 @@ impl Acquisition {
         }
     }
 
+    /// Lets a release hand the lock over to the claim that is sent now. A tick must be looked at first, and which of
+    /// several permits is free the store knows better when it is asked.
+    fn offer(&mut self, sent: Moment) {
+        if let Some(place) = &mut self.claim.queue
+            && self.claim.due.is_none()
+            && self.claim.permits == NonZeroU32::MIN
+        {
+            place.sent = Some(sent);
+        }
+    }
+
+    /// Whether a hand-over is for this acquisition, and worth more than asking: of a short TTL little may be left.
+    fn may_take(&self, given: &HandOver) -> bool {
+        let now = self.client.clock.now();
+        let is_ours = given.holder == self.claim.holder && (self.began..=now).contains(&given.sent);
+        is_ours && now.since(given.sent) <= self.terms.ttl / 6
+    }
+
+    /// Holds what was granted to the claim that was sent at `sent`.
     fn granted(&mut self, grant: Grant, sent: Moment) -> Result<Guard> {
         let now = self.client.clock.now();
         let valid_until = validity::until(sent, self.terms.ttl);
@@ -232,15 +261,16 @@ impl Acquisition {
         poll.min(free_in + jittered(Duration::from_millis(5)))
     }
 
-    async fn sleep(&self, pause: Duration, deadline: Moment, wake_ups: Option<&mut WakeUps>) {
+    /// Until the next look is due or a hint comes; what it hands over.
+    async fn sleep(&self, pause: Duration, deadline: Moment, wake_ups: Option<&mut WakeUps>) -> Option<HandOver> {
         let pause = pause.min(deadline.since(self.client.clock.now()));
-        match wake_ups {
-            Some(wake_ups) => tokio::select! {
-                () = wake_ups.next() => {}
-                () = tokio::time::sleep(pause) => {}
-            },
-            None => tokio::time::sleep(pause).await,
-        }
+        let hint = async {
+            match wake_ups {
+                Some(wake_ups) => wake_ups.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::time::timeout(pause, hint).await.ok().flatten()
     }
 
     fn tell_waiting(&self, holding: &Holding) {

@@ -141,7 +141,7 @@ impl Watching {
             tokio::select! {
                 () = self.client.clock.sleep_until(self.look_at) => return,
                 // Kept beyond a cancellation: the hint is used up.
-                () = hints.next() => self.look_at = self.look_at.min(looked + GAP),
+                _ = hints.next() => self.look_at = self.look_at.min(looked + GAP),
             }
         }
         self.client.clock.sleep_until(self.look_at).await;

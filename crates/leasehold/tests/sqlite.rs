@@ -113,7 +113,7 @@ async fn wait_for(store: &dyn Store, claim: &mut Claim) -> (Instant, FencingToke
         let sent = Instant::now();
         match store.try_acquire(claim).await.unwrap() {
             Attempt::Granted(grant) => return (sent, grant.token),
-            Attempt::Held(holding) => claim.queue = Some(Place { ticket: holding.ticket }),
+            Attempt::Held(holding) => claim.queue = Some(Place { ticket: holding.ticket, sent: None }),
             Attempt::NotDue(why) => panic!("there is no tick: {why}"),
         }
         tokio::time::sleep(Duration::from_millis(3)).await;
@@ -326,7 +326,7 @@ fn a_waiter_that_died_is_passed_over() {
         let mut second = Claim { queue: Some(Place::default()), ..claim("queue", LONG) };
         let Attempt::Held(holding) = store.try_acquire(&second).await.unwrap() else { panic!("held") };
         assert_eq!(holding.waiting, 1, "behind the other process");
-        second.queue = Some(Place { ticket: holding.ticket });
+        second.queue = Some(Place { ticket: holding.ticket, sent: None });
         first.kill();
         assert_eq!(release(&store, &mine).await, Release::Released);
         assert_eq!(granted(&store, &claim("queue", LONG)).await, None, "a stranger stands behind those who wait");

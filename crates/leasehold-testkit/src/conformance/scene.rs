@@ -113,7 +113,7 @@ impl Claimant {
 
     /// A claim that queues, with the ticket if there is one.
     pub(super) fn queuing_claim(&self, ttl: Duration) -> Claim {
-        Claim { queue: Some(Place { ticket: *self.ticket.lock().unwrap() }), ..self.claim(ttl) }
+        Claim { queue: Some(Place { ticket: *self.ticket.lock().unwrap(), sent: None }), ..self.claim(ttl) }
     }
 
     pub(super) async fn tries(&self, store: &dyn Store, ttl: Duration) -> Attempt {

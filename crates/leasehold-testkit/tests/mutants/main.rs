@@ -210,11 +210,11 @@ impl Mutant {
             LeasesNeverEnd => claim.ttl *= 1000,
             LeasesEndEarly => claim.ttl = claim.ttl * 8 / 10,
             StrangersOvertake if claim.queue.is_none() => return self.overtake(claim).await,
-            TheLastComesFirst if claim.queue == Some(Place { ticket: None }) => {
+            TheLastComesFirst if claim.queue.is_some_and(|place| place.ticket.is_none()) => {
                 let ticket = Some(u64::MAX / 2 - self.count());
-                claim.queue = Some(Place { ticket });
+                claim.queue = Some(Place { ticket, sent: None });
             }
-            TicketsAreForgotten => claim.queue = claim.queue.map(|_| Place { ticket: None }),
+            TicketsAreForgotten => claim.queue = claim.queue.map(|place| Place { ticket: None, ..place }),
             DeadWaitersStay => self.refresh_all(&claim).await,
             WaitersDieYoung => self.drop_all_but(&claim).await,
             ClaimsComeLate => return self.come_late(claim).await,
@@ -266,7 +266,7 @@ impl Mutant {
 
     /// As the first of the queue, and out of it again.
     async fn overtake(&self, mut claim: Claim) -> Result<Attempt> {
-        claim.queue = Some(Place { ticket: Some(0) });
+        claim.queue = Some(Place { ticket: Some(0), sent: None });
         let answer = self.inner.try_acquire(&claim).await?;
         if matches!(answer, Attempt::Held(_)) {
             self.inner.leave(&key_of(&claim)).await?;

@@ -8,17 +8,16 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::Notify;
 
 use self::marks::Marks;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{
-    Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
-    disagreement,
+    Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Release, Renewal,
+    Revoke, disagreement,
 };
 use crate::name::LockName;
-use crate::store::{QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
+use crate::store::{Bell, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
 
@@ -79,9 +78,25 @@ struct Entry {
     marks: Marks,
     /// The last ticket that was given out.
     ticket: u64,
-    /// Who waits, in order, and until when each counts.
-    queue: BTreeMap<(u64, HolderId), Moment>,
-    bells: Vec<Weak<Notify>>,
+    /// Who waits, in order.
+    queue: BTreeMap<(u64, HolderId), Waiter>,
+    bells: Vec<Weak<Bell>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// Until when it counts.
+    until: Moment,
+    /// Its last claim.
+    claim: Claim,
+}
+
+impl Waiter {
+    /// To whom a release may hand the lock over: when its claim was sent.
+    fn may_be_given(&self) -> Option<Moment> {
+        let is_plain = self.claim.due.is_none() && self.claim.permits == NonZeroU32::MIN;
+        self.claim.queue.and_then(|place| place.sent).filter(|_| is_plain)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -154,7 +169,7 @@ impl Entry {
             return Ok(Attempt::Granted(self.grant_to(claim, now)));
         }
         if let Some(ticket) = ticket {
-            self.queue.insert((ticket, claim.holder), now + QUEUE_ENTRY);
+            self.queue.insert((ticket, claim.holder), Waiter { until: now + QUEUE_ENTRY, claim: claim.clone() });
         }
         Ok(Attempt::Held(Holding { waiting: ahead, ticket, ..self.holding(&claim.name, now) }))
     }
@@ -212,7 +227,7 @@ impl Entry {
         }
         let Some(lease) = self.lease_of(holder, now) else { return Release::NotHeld };
         lease.free(now + how.keep_for);
-        self.ring();
+        self.freed(now);
         Release::Released
     }
 
@@ -238,9 +253,23 @@ impl Entry {
             }
         }
         if how == Revoke::Now {
-            self.ring();
+            self.freed(now);
         }
         Some(holding)
+    }
+
+    /// Hands the lock over to the first who waits, if it is free and that one may be given it; else wakes.
+    fn freed(&mut self, now: Moment) {
+        self.forget_dead_waiters(now);
+        let first = self.queue.first_key_value().filter(|_| self.permits == 1 && self.is_free(now));
+        let Some((claim, sent)) = first.and_then(|(_, waiter)| Some((waiter.claim.clone(), waiter.may_be_given()?)))
+        else {
+            return self.ring();
+        };
+        let to = HandOver { holder: claim.holder, sent, grant: self.grant_to(&claim, now) };
+        for bell in self.bells.iter().filter_map(Weak::upgrade) {
+            bell.hand_over(to);
+        }
     }
 
     fn subscribe(&mut self) -> WakeUps {
@@ -253,7 +282,7 @@ impl Entry {
     /// Wakes every subscriber. A subscription doesn't say whose it is, so the first waiter can't be picked.
     fn ring(&self) {
         for bell in self.bells.iter().filter_map(Weak::upgrade) {
-            bell.notify_one();
+            bell.ring();
         }
     }
 
@@ -285,7 +314,7 @@ impl Entry {
     }
 
     fn forget_dead_waiters(&mut self, now: Moment) {
-        self.queue.retain(|_, until| *until > now);
+        self.queue.retain(|_, waiter| waiter.until > now);
     }
 
     /// Whether there was one.
@@ -318,7 +347,7 @@ fn grant(token: u64, attempt: u32, gave_up: Option<Tick>) -> Grant {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Memory {
     fn traits(&self) -> Traits {
-        Traits { kind: "memory", smallest_ttl: Duration::from_secs(1), wake_ups: true }
+        Traits { kind: "memory", smallest_ttl: Duration::from_secs(1), wake_ups: true, hands_over: true }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

@@ -3,29 +3,33 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use redis::{PushInfo, PushKind, Value};
-use tokio::sync::Notify;
+use redis::{PushInfo, PushKind};
+
+use super::answer;
+use crate::lease::{FencingToken, Grant, HandOver, HolderId};
+use crate::store::Bell;
+use crate::validity::Moment;
 
 /// The bells of those who wait here, by their lock's key. The server is told one channel, whatever their number.
 #[derive(Debug, Default)]
 pub(super) struct Bells {
-    by_key: Mutex<HashMap<String, Vec<Weak<Notify>>>>,
+    by_key: Mutex<HashMap<String, Vec<Weak<Bell>>>>,
 }
 
 /// A bell's place. Dropping it takes the bell away.
 pub(super) struct Hung {
     bells: Arc<Bells>,
     key: String,
-    bell: Weak<Notify>,
+    bell: Weak<Bell>,
 }
 
 impl Bells {
-    fn by_key(&self) -> MutexGuard<'_, HashMap<String, Vec<Weak<Notify>>>> {
+    fn by_key(&self) -> MutexGuard<'_, HashMap<String, Vec<Weak<Bell>>>> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A bell that rings for this key until its place is dropped.
-    pub fn hang(self: &Arc<Self>, key: &str) -> (Arc<Notify>, Hung) {
+    pub fn hang(self: &Arc<Self>, key: &str) -> (Arc<Bell>, Hung) {
         let bell = Arc::default();
         let place = Hung { bells: Arc::clone(self), key: key.to_owned(), bell: Arc::downgrade(&bell) };
         self.by_key().entry(key.to_owned()).or_default().push(Arc::downgrade(&bell));
@@ -35,22 +39,31 @@ impl Bells {
     /// What the server said unasked. Once a link is cut nobody knows what was missed, so all look.
     pub fn hear(&self, said: &PushInfo) {
         match (&said.kind, said.data.get(1)) {
-            (PushKind::Message, Some(Value::BulkString(key))) => self.ring(&String::from_utf8_lossy(key)),
-            (PushKind::Message, Some(Value::SimpleString(key))) => self.ring(key),
-            (PushKind::Disconnection, _) => self.by_key().values().for_each(|bells| ring(bells)),
+            (PushKind::Message, Some(message)) => answer::text(message).and_then(|news| self.tell(&news)).unwrap_or(()),
+            (PushKind::Disconnection, _) => {
+                self.by_key().values().flatten().filter_map(Weak::upgrade).for_each(|bell| bell.ring());
+            }
             _ => {}
         }
     }
 
-    fn ring(&self, key: &str) {
-        if let Some(bells) = self.by_key().get(key) {
-            ring(bells);
+    /// Of a lock that was handed over: `holder token sent key`; of one that may be free: `- - - key`.
+    fn tell(&self, news: &str) -> Option<()> {
+        let mut words = news.splitn(4, ' ');
+        let (holder, token, sent, key) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let handed_over = HolderId::parse(holder).and_then(|holder| {
+            let token = FencingToken::new(token.parse().ok()?);
+            let grant = Grant { token, attempt: 0, gave_up: None };
+            Some(HandOver { holder, sent: Moment::from_nanos(sent.parse().ok()?), grant })
+        });
+        for bell in self.by_key().get(key)?.iter().filter_map(Weak::upgrade) {
+            match handed_over {
+                Some(to) => bell.hand_over(to),
+                None => bell.ring(),
+            }
         }
+        Some(())
     }
-}
-
-fn ring(bells: &[Weak<Notify>]) {
-    bells.iter().filter_map(Weak::upgrade).for_each(|bell| bell.notify_one());
 }
 
 impl Drop for Hung {

@@ -87,8 +87,12 @@ impl Redis {
             None => call.arg("").arg("").arg(0),
         };
         match claim.queue {
-            Some(place) => call.arg(&self.client).arg(place.ticket.map_or(String::new(), |ticket| ticket.to_string())),
-            None => call.arg("").arg(""),
+            Some(place) => {
+                let sent = place.sent.map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string());
+                let ticket = place.ticket.map_or_else(String::new, |ticket| ticket.to_string());
+                call.arg(&self.client).arg(ticket).arg(sent)
+            }
+            None => call.arg("").arg("").arg("-"),
         };
         answer::attempt(self.call(&self.scripts.acquire, call).await?, claim)
     }
@@ -166,7 +170,7 @@ impl std::fmt::Debug for Redis {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Redis {
     fn traits(&self) -> Traits {
-        Traits { kind: "redis", smallest_ttl: Duration::from_secs(1), wake_ups: true }
+        Traits { kind: "redis", smallest_ttl: Duration::from_secs(1), wake_ups: true, hands_over: true }
     }
 
     fn tables(&self) -> Option<Tables> {

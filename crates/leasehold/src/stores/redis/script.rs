@@ -3,7 +3,7 @@
 /// A script and its hash.
 #[derive(Debug)]
 pub(super) struct Script {
-    code: &'static str,
+    code: String,
     hash: String,
 }
 
@@ -18,21 +18,27 @@ pub(super) struct Scripts {
     pub revoke: Script,
 }
 
-macro_rules! with_common {
+macro_rules! script {
     ($file:literal) => {
-        Script::new(concat!(include_str!("scripts/common.lua"), include_str!($file)))
+        Script::new(include_str!(concat!("scripts/", $file)))
     };
 }
+
+/// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
+/// done before it needs them doesn't pay for making the functions.
+const START: &str = include_str!("scripts/start.lua");
+const PARTS: [(&str, &str); 2] =
+    [("--@clock\n", include_str!("scripts/clock.lua")), ("--@common\n", include_str!("scripts/common.lua"))];
 
 impl Scripts {
     pub fn new() -> Self {
         Self {
-            acquire: with_common!("scripts/acquire.lua"),
-            leave: with_common!("scripts/leave.lua"),
-            renew: Script::new(include_str!("scripts/renew.lua")),
-            release: with_common!("scripts/release.lua"),
-            inspect: with_common!("scripts/inspect.lua"),
-            revoke: with_common!("scripts/revoke.lua"),
+            acquire: script!("acquire.lua"),
+            leave: script!("leave.lua"),
+            renew: script!("renew.lua"),
+            release: script!("release.lua"),
+            inspect: script!("inspect.lua"),
+            revoke: script!("revoke.lua"),
         }
     }
 
@@ -42,14 +48,15 @@ impl Scripts {
 }
 
 impl Script {
-    fn new(code: &'static str) -> Self {
-        Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
+    fn new(file: &str) -> Self {
+        let code = PARTS.iter().fold(format!("{START}{file}"), |code, (mark, part)| code.replace(mark, part));
+        Self { hash: redis::Script::new(&code).get_hash().to_owned(), code }
     }
 
     /// The command that makes the server know it.
     pub fn load(&self) -> redis::Cmd {
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(self.code);
+        load.arg("LOAD").arg(&self.code);
         load
     }
 

@@ -6,14 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::params;
-use tokio::sync::Notify;
 
 use super::connection::Connection;
 use super::database::Database;
 use super::fault::Fault;
 use super::place::Still;
 use crate::name::LockName;
-use crate::store::WakeUps;
+use crate::store::{Bell, WakeUps};
 
 /// How often the thread looks. Asking for the data's version costs 3 µs.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -36,7 +35,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Subscribed {
-    bells: HashMap<LockName, Vec<Arc<Notify>>>,
+    bells: HashMap<LockName, Vec<Arc<Bell>>>,
     /// Somebody came since the thread last looked at the names.
     news: bool,
     has_thread: bool,
@@ -49,7 +48,7 @@ impl Watch {
 
     /// Rings from now on when `name` looks free.
     pub fn subscribe(&self, name: &LockName) -> WakeUps {
-        let bell: Arc<Notify> = Arc::default();
+        let bell: Arc<Bell> = Arc::default();
         let mut subscribed = self.inner.subscribed();
         subscribed.bells.entry(name.clone()).or_default().push(Arc::clone(&bell));
         subscribed.news = true;
@@ -69,7 +68,7 @@ impl Watch {
 struct Subscription {
     inner: Arc<Inner>,
     name: LockName,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
 impl Drop for Subscription {
@@ -125,7 +124,7 @@ impl Inner {
 
     fn ring(&self, name: &LockName) {
         for bell in self.subscribed().bells.get(name).into_iter().flatten() {
-            bell.notify_one();
+            bell.ring();
         }
     }
 }

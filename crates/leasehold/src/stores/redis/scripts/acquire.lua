@@ -1,19 +1,23 @@
--- ARGV holder ttl label permits tick|'' retry('1'|'0') keep queue(client|'') ticket|''
+-- ARGV holder ttl label permits tick|'' retry('1'|'0') keep queue(client|'') ticket|'' sent|'-'
 -- {1, token, attempt, gave up|''} granted · {2, now, ahead, ticket|'', permits, holders…} held
 -- {3, newest, unfinished} claimed before · {4, ms} ahead of the clock · {5, ms} behind it · {6, permits} another number
-local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
-local h = call('HMGET', K[2], 't', 'q', 'd', 'k', 'n', 'm', 'f')
+--@clock
 
--- Nobody is in the way of most claims.
--- Where the hash was lost, the pool may be there still.
-if permits == '1' and tick == '' and not h[2]
-    and (h[5] == '1' or (not h[5] and call('EXISTS', K[5]) == 0))
+local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
+local token, queued, day, n = unpack(call('HMGET', K[2], 't', 'q', 'd', 'n'))
+
+-- Nobody is in the way of most claims. Where the hash was lost, the pool may be there still.
+if not queued and permits == '1' and tick == ''
+    and (n == '1' or (not n and call('EXISTS', K[5]) == 0))
     and call('SET', K[1], holder, 'NX', 'PX', ttl) then
-  local token = next_token(h[1])
-  call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now))
-  keep(h[3], h[4], 0)
-  return { 1, text(token), 0, '' }
+  token = text(next_token(token))
+  call('HSET', K[2], 't', token, 'h', holder, 'l', A[3], 'g', text(now), 'n', '1')
+  if day ~= string.sub(clock[1], 1, 5) then keep(day, call('HGET', K[2], 'k'), 0) end
+  return { 1, token, 0, '' }
 end
+--@common
+
+local mark, forgotten, kept = unpack(call('HMGET', K[2], 'm', 'f', 'k'))
 
 local function attempts()
   if tick == '' then return 0 end
@@ -23,12 +27,13 @@ end
 
 -- The same holder, alive: the same grant, its end moved and never back.
 local value = call('GET', K[1])
-if value == holder and h[1] then
+if value == holder and token then
   if call('PTTL', K[1]) < ttl then call('PEXPIRE', K[1], ttl) end
   forget_waiter(holder)
-  return { 1, h[1], attempts(), '' }
+  return { 1, token, attempts(), '' }
 end
-local ends = call('ZSCORE', K[5], holder)
+local pooled = n ~= '1'
+local ends = pooled and call('ZSCORE', K[5], holder)
 if ends and tonumber(ends) > now then
   if tonumber(ends) < now + ttl then call('ZADD', K[5], text(now + ttl), holder) pool_ends() end
   forget_waiter(holder)
@@ -36,7 +41,7 @@ if ends and tonumber(ends) > now then
 end
 
 -- Who holds it, by value and by holder.
-local members = pool()
+local members = pooled and pool() or {}
 local taken, held, alive = 0, false, {}
 if value then
   local who, mark = owner(value)
@@ -48,17 +53,17 @@ for i = 1, #members, 2 do
   taken, alive[who] = taken + 1, mark ~= '-'
   held = held or mark ~= '-'
 end
-if held and (h[5] or '1') ~= permits then return { 6, h[5] or '1' } end
+if held and (n or '1') ~= permits then return { 6, n or '1' } end
 
 local function refused(ahead, ticket)
-  local told, n = holders()
-  local answer = { 2, text(now), ahead, ticket, n }
+  local told, most = holders()
+  local answer = { 2, text(now), ahead, ticket, most }
   for _, field in ipairs(told) do answer[#answer + 1] = field end
   return answer
 end
 
 -- A holder that was revoked has its permit until it ends, and gets no other.
-if value == '!' .. holder or (tonumber(call('ZSCORE', K[5], '!' .. holder) or '0') > now) then
+if value == '!' .. holder or (pooled and tonumber(call('ZSCORE', K[5], '!' .. holder) or '0') > now) then
   forget_waiter(holder)
   return refused(count_waiters(), '')
 end
@@ -70,12 +75,12 @@ if tick ~= '' then
     if now - tick > A[7] - SLACK then return { 5, text(now - tick) } end
   end
   -- A key whose time is over was never there, unless somebody has it.
-  if tick == '0' and h[7] and now >= tonumber(h[7]) and taken == 0 then
+  if tick == '0' and forgotten and now >= tonumber(forgotten) and taken == 0 then
     call('HDEL', K[2], 'm', 'f', 'r', 'o:0')
-    h[6] = false
+    mark = false
   end
   open = call('HGET', K[2], 'o:' .. tick)
-  if h[6] and tonumber(tick) <= tonumber(h[6]) then
+  if mark and tonumber(tick) <= tonumber(mark) then
     local who, count, once = string.match(open or '', '^(%S+) (%d+) ([01])$')
     if who and alive[who] then
       forget_waiter(holder)
@@ -83,7 +88,7 @@ if tick ~= '' then
     end
     if not who or not (count == '0' or (once == '0' and A[6] == '1')) then
       forget_waiter(holder)
-      return { 3, h[6], who and 1 or 0 }
+      return { 3, mark, who and 1 or 0 }
     end
   end
 end
@@ -98,32 +103,28 @@ if A[8] ~= '' then
   end
   ticket = text(tonumber(ticket))
 end
-if h[2] then
-  waiters(1, holder) -- the dead ones before the first live one are gone now; those behind it are of no matter
-  if ticket ~= '' then
-    call('ZADD', K[3], ticket, holder)
-    ahead = call('ZRANK', K[3], holder)
-  else
-    ahead = call('ZCARD', K[3])
-  end
+if queued then
+  if ticket ~= '' then call('ZADD', K[3], ticket, holder) end
+  queued = #waiters(1, holder) > 0 -- the dead ones before the first live one are gone; those behind are of no matter
+  ahead = ticket ~= '' and call('ZRANK', K[3], holder) or call('ZCARD', K[3])
 end
 
 if tonumber(permits) - taken > ahead then
-  local token = next_token(h[1])
-  forget_waiter(holder)
+  token = text(next_token(token))
+  if queued or ticket ~= '' then forget_waiter(holder) end
   if permits == '1' then
     call('SET', K[1], holder, 'PX', ttl)
-    call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now), 'n', permits)
+    call('HSET', K[2], 't', token, 'h', holder, 'l', A[3], 'g', text(now), 'n', permits)
   else
     call('ZADD', K[5], text(now + ttl), holder)
     pool_ends()
-    call('HSET', K[2], 't', text(token), 'h', holder, 'l', A[3], 'g', text(now), 'n', permits,
-      'p:' .. holder, text(token) .. ' ' .. text(now) .. ' ' .. A[3])
+    call('HSET', K[2], 't', token, 'h', holder, 'l', A[3], 'g', text(now), 'n', permits,
+      'p:' .. holder, token .. ' ' .. text(now) .. ' ' .. A[3])
   end
   local attempt, gave_up = 0, ''
   if tick ~= '' then
     attempt = tonumber(string.match(open or '', '^%S+ (%d+)') or '0') + 1
-    call('HSET', K[2], 'm', text(math.max(tonumber(h[6] or '0'), tonumber(tick))),
+    call('HSET', K[2], 'm', text(math.max(tonumber(mark or '0'), tonumber(tick))),
       'o:' .. tick, holder .. ' ' .. attempt .. ' ' .. (A[6] == '1' and '0' or '1'))
     -- A key is remembered for a while, a job's mark for as long as its name.
     if tick == '0' then call('HSET', K[2], 'f', text(now + A[7]), 'r', A[7]) else call('HDEL', K[2], 'f', 'r') end
@@ -138,16 +139,18 @@ if tonumber(permits) - taken > ahead then
       end
     end
   end
-  keep(h[3], h[4], tick ~= '' and tonumber(A[7]) or 0)
-  return { 1, text(token), attempt, gave_up }
+  keep(day, kept, tick ~= '' and tonumber(A[7]) or 0)
+  return { 1, token, attempt, gave_up }
 end
 
 if ticket ~= '' then
-  call('ZADD', K[3], ticket, holder)
-  call('HSET', K[4], holder, text(now) .. ' ' .. A[8])
+  if not queued then
+    call('ZADD', K[3], ticket, holder)
+    call('HSET', K[2], 'q', 1)
+  end
+  call('HSET', K[4], holder, text(now) .. ' ' .. A[8] .. ' ' .. A[10] .. ' ' .. A[2] .. ' ' .. A[3])
   call('PEXPIRE', K[3], 10000)
   call('PEXPIRE', K[4], 10000)
-  call('HSET', K[2], 'q', 1) -- looking through the queue may have taken it away
-  keep(h[3], h[4], 0)
+  keep(day, kept, 0)
 end
 return refused(ahead, ticket)

@@ -1,35 +1,3 @@
--- What the scripts have in common; it stands before each of them.
---
--- The keys of a name (one slot):
---   KEYS[1] lock   string with a TTL: the holder; '!' before it: revoked; '-' before it: kept after a release
---   KEYS[2] hash   what is known of the name: t token of the last grant, h holder, l label, g granted (ms), n permits,
---                  m mark, o:<tick> 'holder attempts once', p:<holder> 'token granted label' of a permit, q: somebody
---                  queues, f when a key is forgotten (ms), r how long it is remembered (ms), k how long the hash is kept (ms), d the day on which its end was last pushed out, v version
---   KEYS[3] queue  sorted set: waiter -> ticket
---   KEYS[4] seen   hash: waiter -> 'seen (ms) client'
---   KEYS[5] pool   sorted set, where there are several permits: holder -> end (ms); '!' and '-' as above
-local call, K, A = redis.call, KEYS, ARGV
-local DAYS_7, SLACK, ENTRY, OPEN_TICKS = 604800000, 300000, 1000, 32
-
-local clock = call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-
-local function text(number) return string.format('%.0f', number) end
-
--- The companion outlives its last use: by a week, or by as long as a tick asks for. Pushed out once in a while.
-local function keep(day, kept, ms)
-  ms = math.max(ms, tonumber(kept) or DAYS_7)
-  local today = string.sub(clock[1], 1, 5)
-  if day ~= today or text(ms) ~= kept then
-    call('HSET', K[2], 'd', today, 'k', text(ms), 'v', 1)
-    call('PEXPIRE', K[2], text(ms + 172800000))
-  end
-end
-
-local function next_token(last)
-  return math.max((tonumber(last) or 0) + 1, (now - 1577836800000) * 16)
-end
-
 -- Whose a value is, and what is said of it.
 local function owner(value)
   local mark = string.sub(value, 1, 1)
@@ -65,7 +33,7 @@ local function holders()
     if h[1] == who then told = { who, mark, h[2] or '', h[3] or '0', h[4] or '0', left }
     else told = { value, '?', '', '0', '0', left } end
   end
-  local members = pool()
+  local members = h[5] == '1' and {} or pool()
   for i = 1, #members, 2 do
     local who, mark = owner(members[i])
     local token, granted, label = string.match(call('HGET', K[2], 'p:' .. who) or '', '^(%d+) (%d+) (.*)$')
@@ -84,9 +52,10 @@ local function waiters(most, me)
   while #live < most do
     local waiter = call('ZRANGE', K[3], from, from)[1]
     if not waiter then break end
-    local at, client = string.match(call('HGET', K[4], waiter) or '', '^(%d+) (.*)$')
+    local at, client, sent, ttl, label =
+      string.match(call('HGET', K[4], waiter) or '', '^(%d+) (%S+) (%S+) (%d+) (.*)$')
     if waiter == me or (at and math.abs(now - at) <= ENTRY) then
-      live[#live + 1] = { waiter, client }
+      live[#live + 1] = { id = waiter, client = client, sent = sent, ttl = ttl, label = label }
       from = from + 1
     else
       call('ZREM', K[3], waiter)
@@ -102,15 +71,38 @@ local function count_waiters()
   return #waiters(1000000)
 end
 
--- Wakes the first waiters, as many as there are permits free. Without the right to publish they look by themselves.
-local function wake(prefix, most)
-  for _, waiter in ipairs(waiters(most)) do
-    redis.pcall('PUBLISH', prefix .. waiter[2], K[1])
-  end
-end
-
 local function forget_waiter(waiter)
   return call('ZREM', K[3], waiter) + call('HDEL', K[4], waiter)
+end
+
+-- Tells a waiter's client, and whether anybody heard it. Without the right to publish waiters look by themselves.
+local function ring(prefix, waiter, what)
+  local heard = redis.pcall('PUBLISH', prefix .. waiter.client, what .. ' ' .. K[1])
+  return type(heard) == 'number' and heard > 0
+end
+
+-- Something of the name is free: hands the lock over to the first who waits, or wakes as many as there are permits.
+-- Who doesn't hear it is not given it, for it may be dead: it will look, or be forgotten.
+local function pass_on(prefix)
+  local h = call('HMGET', K[2], 'q', 'n', 't')
+  if not h[1] then return end
+  if h[2] == '1' then
+    local first = call('EXISTS', K[1]) == 0 and waiters(1)[1]
+    if not first then return end
+    if first.sent == '-' then
+      ring(prefix, first, '- - -')
+      return
+    end
+    local token = text(next_token(h[3]))
+    if ring(prefix, first, first.id .. ' ' .. token .. ' ' .. first.sent) then
+      call('SET', K[1], first.id, 'PX', first.ttl)
+      call('HSET', K[2], 't', token, 'h', first.id, 'l', first.label, 'g', text(now))
+      forget_waiter(first.id)
+    end
+    return
+  end
+  local free = (tonumber(h[2]) or 1) - call('EXISTS', K[1]) - call('ZCOUNT', K[5], '(' .. text(now), '+inf')
+  for _, waiter in ipairs(waiters(free)) do ring(prefix, waiter, '- - -') end
 end
 
 -- What became of a tick: done <tick>, failed, unstarted. Counts whoever holds the name by now.
@@ -133,31 +125,25 @@ local function judge(holder, verdict, tick)
 end
 
 -- Ends the holder's lease, if it is alive; nobody else gets it for `rest` ms. Answers whether it was.
-local function free(holder, rest, prefix)
+local function free(holder, rest)
   local value = call('GET', K[1])
-  local freed = false
   if value and (value == holder or value == '!' .. holder) then
     if rest > 0 then call('SET', K[1], '-' .. holder, 'PX', text(rest)) else call('DEL', K[1]) end
-    freed = true
-  else
-    for _, member in ipairs({ holder, '!' .. holder }) do
-      local ends = call('ZSCORE', K[5], member)
-      if ends and tonumber(ends) > now then
-        call('ZREM', K[5], member)
-        if rest > 0 then
-          call('ZADD', K[5], text(now + rest), '-' .. holder)
-          pool_ends()
-        else
-          call('HDEL', K[2], 'p:' .. holder)
-        end
-        freed = true
-      end
-    end
+    return true
   end
-  if freed and rest == 0 and call('HGET', K[2], 'q') then
-    local n = tonumber(call('HGET', K[2], 'n') or '1') or 1
-    local taken = call('EXISTS', K[1]) + call('ZCOUNT', K[5], '(' .. text(now), '+inf')
-    if n > taken then wake(prefix, n - taken) end
+  local freed = false
+  for _, member in ipairs({ holder, '!' .. holder }) do
+    local ends = call('ZSCORE', K[5], member)
+    if ends and tonumber(ends) > now then
+      call('ZREM', K[5], member)
+      if rest > 0 then
+        call('ZADD', K[5], text(now + rest), '-' .. holder)
+        pool_ends()
+      else
+        call('HDEL', K[2], 'p:' .. holder)
+      end
+      freed = true
+    end
   end
   return freed
 end

@@ -1,3 +1,6 @@
+--@clock
+--@common
+
 -- {waiting, permits, now, holders…}; nothing if nobody holds it, it isn't kept and nobody waits.
 local told, n = holders()
 local waiting = count_waiters()

@@ -1,9 +1,26 @@
 -- ARGV holder rest verdict(''|'done'|'failed'|'unstarted') tick channel-prefix     1 freed · 0 not this holder's
-judge(A[1], A[3], A[4])
-if A[3] ~= '' then
+local holder, rest, verdict, tick, prefix = A[1], tonumber(A[2]), A[3], A[4], A[5]
+
+-- Most releases have nothing to say, and nobody who waits for them.
+local plain = rest == 0 and verdict == '' and call('GET', K[1]) == holder
+if plain then
+  call('DEL', K[1])
+  if not call('HGET', K[2], 'q') then return 1 end
+end
+--@clock
+--@common
+
+if plain then
+  pass_on(prefix)
+  return 1
+end
+judge(holder, verdict, tick)
+if verdict ~= '' then
   local h = call('HMGET', K[2], 'k', 'r')
   -- What is remembered for a while is so from its end on.
   if h[1] then call('PEXPIRE', K[2], text(tonumber(h[1]) + 172800000)) end
   if h[2] then call('HSET', K[2], 'f', text(now + h[2])) end
 end
-return free(A[1], tonumber(A[2]), A[5]) and 1 or 0
+if not free(holder, rest) then return 0 end
+if rest == 0 then pass_on(prefix) end
+return 1

@@ -1,4 +1,7 @@
 -- ARGV holder|'' how('gently'|'now') channel-prefix     As inspect, of those that were hit.
+--@clock
+--@common
+
 local told, n = holders()
 local hit = { count_waiters(), n, text(now) }
 for i = 1, #told, 6 do
@@ -21,8 +24,5 @@ for i = 1, #told, 6 do
   end
 end
 if #hit == 3 then return {} end
-if A[2] == 'now' and call('HGET', K[2], 'q') then
-  local taken = call('EXISTS', K[1]) + call('ZCOUNT', K[5], '(' .. text(now), '+inf')
-  if tonumber(n) > taken then wake(A[3], tonumber(n) - taken) end
-end
+if A[2] == 'now' then pass_on(A[3]) end
 return hit

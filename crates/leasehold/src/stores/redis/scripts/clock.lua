@@ -1,0 +1,18 @@
+local DAYS_7, SLACK, ENTRY, OPEN_TICKS = 604800000, 300000, 1000, 32
+
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function next_token(last)
+  return math.max((tonumber(last) or 0) + 1, (now - 1577836800000) * 16)
+end
+
+-- The hash outlives its last use: by a week, or by as long as a tick asks for. Pushed out once in a while.
+local function keep(day, kept, ms)
+  ms = math.max(ms, tonumber(kept) or DAYS_7)
+  local today = string.sub(clock[1], 1, 5)
+  if day ~= today or text(ms) ~= kept then
+    call('HSET', K[2], 'd', today, 'k', text(ms), 'v', 1)
+    call('PEXPIRE', K[2], text(ms + 172800000))
+  end
+end
