@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -24,6 +24,7 @@ use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::{Event, Observer};
 use crate::hold::{Hold, LossReason};
 use crate::lease::{Ended, HolderId, LeaseKey, Release, Renewal};
+use crate::presence::{Presence, STUCK};
 use crate::store::Store;
 use crate::tick::Verdict;
 use crate::validity::{self, Clock, Moment};
@@ -70,6 +71,15 @@ struct Schedule {
     asleep_until: Option<Moment>,
     cleanups: Vec<Cleanup>,
     drained: Vec<oneshot::Sender<()>>,
+    waiters: Vec<Minded>,
+}
+
+/// A waiter that the keeper gives up if it is stuck; forgotten once it waits no longer.
+struct Minded {
+    waiter: Weak<Presence>,
+    store: Arc<dyn Store>,
+    key: LeaseKey,
+    ttl: Duration,
 }
 
 /// A lease in the schedule.
@@ -180,6 +190,21 @@ impl Keeper {
         }
     }
 
+    /// Minds a waiter: once it is stuck, it leaves, together with what it was handed over meanwhile.
+    pub fn mind(&self, store: &Arc<dyn Store>, key: LeaseKey, ttl: Duration) -> Arc<Presence> {
+        let now = self.shared.clock.now();
+        let waiter = Arc::new(Presence::new(now));
+        let minded = Minded { waiter: Arc::downgrade(&waiter), store: Arc::clone(store), key, ttl };
+        let mut schedule = self.shared.schedule();
+        schedule.waiters.push(minded);
+        let sleeps_too_long = schedule.asleep_until.is_some_and(|until| now + STUCK < until);
+        drop(schedule);
+        if sleeps_too_long {
+            self.shared.wake.notify_one();
+        }
+        waiter
+    }
+
     /// Forgets a hold that is being given back.
     pub fn forget(&self, hold: &Hold) {
         drop(self.shared.schedule().remove(hold));
@@ -249,8 +274,24 @@ impl Schedule {
         }
     }
 
+    /// What they may have been given is taken back over the handle that they claimed with, behind their last claim.
+    fn give_up_the_stuck(&mut self, now: Moment) {
+        let Self { waiters, cleanups, .. } = self;
+        waiters.retain(|minded| {
+            let Some(waiter) = minded.waiter.upgrade() else { return false };
+            let is_stuck = waiter.give_up(now);
+            if is_stuck {
+                let (store, key) = (Arc::clone(&minded.store), minded.key.clone());
+                let what = Undo::Claim { has_tick: false };
+                cleanups.push(Cleanup { store, key, what, give_up_at: now + minded.ttl });
+            }
+            !is_stuck
+        });
+    }
+
     /// What is due at `now`, and when to look again.
     fn tick(&mut self, now: Moment) -> Tick {
+        self.give_up_the_stuck(now);
         let mut tick = Tick { cleanups: std::mem::take(&mut self.cleanups), ..Tick::default() };
         let horizon = now + WINDOW;
         let mut looked_at = Vec::new();
@@ -263,7 +304,8 @@ impl Schedule {
         for kept in looked_at {
             self.insert(kept);
         }
-        tick.next = self.kept.first_key_value().map(|((due, _), _)| *due);
+        let next = self.kept.first_key_value().map(|((due, _), _)| *due);
+        tick.next = next.into_iter().chain((!self.waiters.is_empty()).then(|| now + STUCK / 2)).min();
         tick.idle = self.kept.is_empty() && tick.cleanups.is_empty();
         self.asleep_until = Some(tick.next.unwrap_or(Moment::NEVER));
         tick

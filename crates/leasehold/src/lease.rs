@@ -111,6 +111,14 @@ impl Claim {
     pub fn new(name: LockName, holder: HolderId, label: Arc<str>, ttl: Duration) -> Self {
         Self { name, holder, label, ttl, permits: NonZeroU32::MIN, due: None, queue: None }
     }
+
+    /// When it was sent, if a release may hand the lock over to it. Not for a tick, whose mark has to be looked at, nor
+    /// where there are several permits.
+    #[must_use]
+    pub fn may_be_handed_over(&self) -> Option<Moment> {
+        let is_plain = self.due.is_none() && self.permits == NonZeroU32::MIN;
+        self.queue.and_then(|place| place.sent).filter(|_| is_plain)
+    }
 }
 
 /// A place in the queue for a name.
@@ -119,8 +127,8 @@ pub struct Place {
     /// The ticket that the store gave at the first enqueuing; a waiter that was pruned by mistake comes
     /// back at its old place with it.
     pub ticket: Option<u64>,
-    /// When this claim was sent, by the claimant's clock, if the lock may be handed over to it: see
-    /// [`HandOver`]. The store keeps it and gives it back, and has no other use for it.
+    /// When this claim was sent, by the claimant's clock, if a [`HandOver`] is welcome. The store keeps it and gives it
+    /// back, and has no other use for it.
     pub sent: Option<Moment>,
 }
 

@@ -75,6 +75,7 @@ mod lock;
 mod locks;
 mod multi;
 mod name;
+mod presence;
 pub mod store;
 pub mod stores;
 mod tick;

@@ -6,7 +6,6 @@
 //! subscribe, **then** try, then wait, with a timer that makes a lost hint cost half a second at most.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use crate::lease::{Attempt, Claim, Grant, HandOver, Holder, HolderId, Holding, L
 use crate::lock::{Outcome, Terms, Wait};
 use crate::locks::Client;
 use crate::name::LockName;
+use crate::presence::{Presence, STUCK};
 use crate::store::{QUEUE_ENTRY, WakeUps};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
@@ -46,6 +46,8 @@ pub(crate) struct Acquisition {
     began: Moment,
     /// Something of ours may be in the store: a queue entry, or a grant whose answer has not come.
     in_store: bool,
+    /// By what the keeper sees that we still look, where the lock may be handed over to us.
+    presence: Option<Arc<Presence>>,
 }
 
 /// What one try came to.
@@ -68,7 +70,14 @@ impl Acquisition {
             due: terms.due,
             queue: None,
         };
-        Ok(Self { began: client.clock.now(), client: Arc::clone(client), terms, claim, in_store: false })
+        Ok(Self {
+            began: client.clock.now(),
+            client: Arc::clone(client),
+            terms,
+            claim,
+            in_store: false,
+            presence: None,
+        })
     }
 
     /// Asks without waiting for anybody.
@@ -171,13 +180,17 @@ impl Acquisition {
     /// One try; the validity of what it grants counts from before this try was sent, not from the first.
     async fn try_now(&mut self) -> Result<Tried> {
         let sent = self.client.clock.now();
-        self.offer(sent);
+        if self.presence.as_ref().is_some_and(|presence| !presence.look(sent)) {
+            self.start_anew();
+        }
+        self.claim.queue = self.claim.queue.map(|place| Place { sent: Some(sent), ..place });
         let uncertain = self.in_store;
         self.in_store = true;
         match self.client.store.try_acquire(&self.claim).await {
             Ok(Attempt::Granted(grant)) => self.granted(grant, sent).map(Tried::Granted),
             Ok(Attempt::Held(holding)) => {
                 self.in_store = uncertain || self.claim.queue.is_some();
+                self.be_minded();
                 Ok(Tried::Held(holding))
             }
             Ok(Attempt::NotDue(why)) => {
@@ -193,15 +206,22 @@ impl Acquisition {
         }
     }
 
-    /// Lets a release hand the lock over to the claim that is sent now. A tick must be looked at first, and which of
-    /// several permits is free the store knows better when it is asked.
-    fn offer(&mut self, sent: Moment) {
-        if let Some(place) = &mut self.claim.queue
-            && self.claim.due.is_none()
-            && self.claim.permits == NonZeroU32::MIN
-        {
-            place.sent = Some(sent);
+    /// Whoever may be handed the lock while it does not look is minded by the keeper.
+    fn be_minded(&mut self) {
+        let Client { keeper, store, .. } = &*self.client;
+        if self.presence.is_none() && store.traits().hands_over && self.claim.may_be_handed_over().is_some() {
+            self.presence = Some(keeper.mind(store, self.key(), self.terms.ttl));
         }
+    }
+
+    /// Under another identity and at another place: the keeper has taken this waiter for stuck and is taking back all
+    /// that the old one may have, whenever its claims are executed.
+    fn start_anew(&mut self) {
+        self.take_back();
+        self.claim.holder = HolderId::fresh();
+        self.claim.queue = self.claim.queue.map(|_| Place::default());
+        self.in_store = false;
+        self.presence = None;
     }
 
     /// Whether a hand-over is for this acquisition, and worth more than asking: of a short TTL little may be left.
@@ -213,6 +233,11 @@ impl Acquisition {
 
     /// Holds what was granted to the claim that was sent at `sent`.
     fn granted(&mut self, grant: Grant, sent: Moment) -> Result<Guard> {
+        if self.presence.as_ref().is_some_and(|presence| !presence.settle()) {
+            self.start_anew();
+            let stuck = "this waiter has not looked for seconds and was given up; its task hangs or is not polled";
+            return Err(Error::new(ErrorKind::TimedOut, stuck).maybe_applied());
+        }
         let now = self.client.clock.now();
         let valid_until = validity::until(sent, self.terms.ttl);
         if now + self.terms.stop_grace >= valid_until {
@@ -289,17 +314,22 @@ impl Acquisition {
     fn key(&self) -> LeaseKey {
         LeaseKey { name: self.claim.name.clone(), holder: self.claim.holder }
     }
+
+    /// Takes back, in the background, what may be in the store.
+    fn take_back(&self) {
+        self.client.keeper.clean_up(Cleanup {
+            store: Arc::clone(&self.client.store),
+            key: self.key(),
+            what: Undo::Claim { has_tick: self.claim.due.is_some() },
+            give_up_at: self.client.clock.now() + self.terms.ttl,
+        });
+    }
 }
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
         if self.in_store {
-            self.client.keeper.clean_up(Cleanup {
-                store: Arc::clone(&self.client.store),
-                key: self.key(),
-                what: Undo::Claim { has_tick: self.claim.due.is_some() },
-                give_up_at: self.client.clock.now() + self.terms.ttl,
-            });
+            self.take_back();
         }
     }
 }
@@ -320,10 +350,6 @@ fn no_answer_in_time() -> Error {
 fn may_pass(error: &Error) -> bool {
     error.is_transient() || error.kind() == ErrorKind::Refused
 }
-
-/// How long the first in a line may not have looked before others go past it: its task is stuck, or its future is
-/// kept and not polled.
-const STUCK: Duration = Duration::from_secs(2);
 
 /// The lines of a client's own waiters, one for each name that is waited for.
 #[derive(Default)]

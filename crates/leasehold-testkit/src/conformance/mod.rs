@@ -22,6 +22,7 @@
 
 mod grants;
 mod handles;
+mod handover;
 mod lapses;
 mod names;
 mod operators;
@@ -38,6 +39,7 @@ use leasehold::Store;
 
 pub use grants::*;
 pub use handles::*;
+pub use handover::*;
 pub use lapses::*;
 pub use names::*;
 pub use operators::*;
@@ -163,6 +165,10 @@ macro_rules! conformance {
             asking_again_keeps_the_place a_holder_does_not_queue a_waiter_gets_what_ran_out
             leaving_gives_up_the_place leaving_releases_a_grant leaving_by_a_stranger_is_harmless
             a_release_rings a_revocation_rings leaving_with_a_grant_rings subscriptions_come_and_go
+            // handover
+            a_release_hands_over what_is_handed_over_lasts_its_ttl who_misses_a_hand_over_asks_for_it
+            leaving_hands_on a_revocation_hands_over the_dead_are_handed_nothing who_says_nothing_is_only_woken
+            a_tick_is_not_handed_over a_minimum_hold_is_not_handed_over
             // operators
             a_minimum_hold_keeps_the_name a_minimum_hold_ends revoked_gently_it_is_not_renewed
             revoked_gently_it_is_not_granted_again revoked_gently_it_ends_with_its_ttl revoked_now_it_is_free

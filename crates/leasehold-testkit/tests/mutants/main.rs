@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::store::{Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
+use leasehold::validity::Moment;
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, FencingToken, Finding, Grant, HolderId, Holding, LeaseKey, LockName,
     Place, Release, Renewal, Result, Revoke, Verdict,
@@ -46,6 +47,10 @@ enum Flaw {
     TicketsAreForgotten,
     DeadWaitersStay,
     WaitersDieYoung,
+    NothingIsHandedOver,
+    HandOversCountFromAnotherClaim,
+    HandOversAreShort,
+    TicksAreHandedOver,
     LeavingKeepsThePlace,
     LeavingKeepsTheGrant,
     LeavingFreesAnybodys,
@@ -215,6 +220,12 @@ impl Mutant {
                 claim.queue = Some(Place { ticket, sent: None });
             }
             TicketsAreForgotten => claim.queue = claim.queue.map(|place| Place { ticket: None, ..place }),
+            NothingIsHandedOver => claim.queue = claim.queue.map(|place| Place { sent: None, ..place }),
+            HandOversCountFromAnotherClaim => {
+                let other = Some(Moment::from_nanos(7));
+                claim.queue = claim.queue.map(|place| Place { sent: place.sent.and(other), ..place });
+            }
+            HandOversAreShort if claim.queue.is_some_and(|place| place.sent.is_some()) => claim.ttl /= 4,
             DeadWaitersStay => self.refresh_all(&claim).await,
             WaitersDieYoung => self.drop_all_but(&claim).await,
             ClaimsComeLate => return self.come_late(claim).await,
@@ -553,6 +564,10 @@ mod found {
         TicketsAreForgotten by a_waiter_comes_back_at_its_old_place;
         DeadWaitersStay by a_dead_waiter_is_skipped;
         WaitersDieYoung by a_waiter_counts_until_its_entry_ends, first_come_first_served;
+        NothingIsHandedOver by a_release_hands_over, leaving_hands_on, a_revocation_hands_over, the_dead_are_handed_nothing;
+        HandOversCountFromAnotherClaim by a_release_hands_over;
+        TicksAreHandedOver by a_tick_is_not_handed_over;
+        HandOversAreShort by what_is_handed_over_lasts_its_ttl;
         LeavingKeepsThePlace by leaving_gives_up_the_place;
         LeavingKeepsTheGrant by leaving_releases_a_grant, a_given_up_waiter_is_undone_by_leaving;
         LeavingFreesAnybodys by leaving_by_a_stranger_is_harmless, leaving_gives_up_the_place;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::store::OPEN_TICKS;
 use leasehold::{
-    Attempt, Claim, Due, HolderId, Holding, LeaseKey, LockName, NotDue, OpenTick, Result, Standing, Store, Tick,
+    Attempt, Claim, Due, HolderId, Holding, LeaseKey, LockName, NotDue, OpenTick, Place, Result, Standing, Store, Tick,
     Verdict,
 };
 
@@ -171,7 +171,7 @@ impl Mutant {
 
     /// Answers a claim for a tick.
     pub async fn acquire_tick(&self, claim: &Claim, due: Due) -> Result<Attempt> {
-        let plain = Claim { due: None, ..claim.clone() };
+        let plain = self.plain(claim);
         let alive = self.alive(&claim.name).await;
         if alive.contains(&claim.holder) {
             return Ok(match self.inner.try_acquire(&plain).await? {
@@ -213,9 +213,16 @@ impl Mutant {
         })
     }
 
+    /// The same claim without its tick, which is not to be handed over all the same.
+    fn plain(&self, claim: &Claim) -> Claim {
+        let sent = |place: Place| place.sent.filter(|_| self.has(TicksAreHandedOver));
+        let queue = claim.queue.map(|place| Place { sent: sent(place), ..place });
+        Claim { due: None, queue, ..claim.clone() }
+    }
+
     async fn leave_the_line(&self, claim: &Claim) -> Result<()> {
         if self.has(RefusedTicksStayInLine) {
-            let plain = Claim { due: None, ..claim.clone() };
+            let plain = self.plain(claim);
             let _ = self.inner.try_acquire(&plain).await?;
             return Ok(());
         }

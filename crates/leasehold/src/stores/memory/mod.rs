@@ -91,14 +91,6 @@ struct Waiter {
     claim: Claim,
 }
 
-impl Waiter {
-    /// To whom a release may hand the lock over: when its claim was sent.
-    fn may_be_given(&self) -> Option<Moment> {
-        let is_plain = self.claim.due.is_none() && self.claim.permits == NonZeroU32::MIN;
-        self.claim.queue.and_then(|place| place.sent).filter(|_| is_plain)
-    }
-}
-
 #[derive(Debug, Clone)]
 struct Lease {
     /// Nobody once it was released, also while a minimum hold runs out.
@@ -262,7 +254,8 @@ impl Entry {
     fn freed(&mut self, now: Moment) {
         self.forget_dead_waiters(now);
         let first = self.queue.first_key_value().filter(|_| self.permits == 1 && self.is_free(now));
-        let Some((claim, sent)) = first.and_then(|(_, waiter)| Some((waiter.claim.clone(), waiter.may_be_given()?)))
+        let Some((claim, sent)) =
+            first.and_then(|(_, waiter)| Some((waiter.claim.clone(), waiter.claim.may_be_handed_over()?)))
         else {
             return self.ring();
         };

@@ -88,7 +88,8 @@ impl Redis {
         };
         match claim.queue {
             Some(place) => {
-                let sent = place.sent.map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string());
+                let sent =
+                    claim.may_be_handed_over().map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string());
                 let ticket = place.ticket.map_or_else(String::new, |ticket| ticket.to_string());
                 call.arg(&self.client).arg(ticket).arg(sent)
             }
