@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::stores::Memory;
-use leasehold::{Applied, ErrorKind, Event, Guard, Lock, Locks, LossReason, Outcome, Released, Tick, Wait, validity};
+use leasehold::{
+    Applied, ErrorKind, Event, FencingToken, Guard, Lock, Locks, LossReason, Outcome, Released, Tick, Wait, validity,
+};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -510,6 +512,85 @@ async fn a_waiter_that_is_kept_but_not_polled_blocks_nobody() {
     let got = tokio::time::timeout(5 * SECOND, scene.ours.lock("job").acquire()).await;
     assert!(got.is_ok_and(|outcome| outcome.unwrap().guard().is_some()));
     drop(stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l02_a_waiter_that_is_handed_the_lock_while_it_is_stuck_gives_way_and_comes_back() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    let lock = scene.ours.lock("job");
+    let mut stuck = Box::pin(lock.acquire());
+    assert!(tokio::time::timeout(SECOND, &mut stuck).await.is_err());
+    held.release().await.unwrap();
+    let start = tokio::time::Instant::now();
+    let other = scene.others.lock("job").acquire().await.unwrap().guard().unwrap();
+    let idle = start.elapsed();
+    assert!(idle > SECOND && idle < 5 * SECOND, "it had been handed over, and was taken back after {idle:?}");
+    // What it was handed is not its own any more: it queues again.
+    assert!(tokio::time::timeout(10 * SECOND, &mut stuck).await.is_err());
+    assert!(other.is_valid());
+    other.release().await.unwrap();
+    let guard = stuck.await.unwrap().guard().unwrap();
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l02_a_waiter_that_was_given_up_believes_no_answer_that_comes_after_that() {
+    let scene = scene();
+    scene.faults.lose_wake_ups();
+    let held = acquired(&scene.others.lock("job")).await;
+    let waiter = tokio::spawn({
+        let lock = scene.ours.lock("job");
+        async move { lock.acquire().await.unwrap().guard().unwrap() }
+    });
+    settle().await;
+    // Its next look is answered late, with the grant; by then it has been taken for stuck.
+    scene.faults.next(Operation::TryAcquire, Fault::DelayReply(4 * SECOND));
+    held.release().await.unwrap();
+    let other = scene.others.lock("job").acquire().await.unwrap().guard().unwrap();
+    tokio::time::sleep(10 * SECOND).await;
+    assert!(other.is_valid() && !waiter.is_finished(), "the other one holds it alone");
+    other.release().await.unwrap();
+    let guard = waiter.await.unwrap();
+    assert!(guard.is_valid() && guard.token() > FencingToken::default());
+    guard.release().await.unwrap();
+    assert!(scene.is_free("job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h03_what_is_handed_over_counts_from_the_claim_it_was_given_to() {
+    let scene = scene();
+    for ttl in [SECOND, 3 * SECOND, TTL] {
+        let held = acquired(&scene.others.lock("job")).await;
+        let waiter = tokio::spawn({
+            let lock = scene.ours.lock("job").ttl(ttl);
+            async move { lock.acquire().await.unwrap().guard().unwrap() }
+        });
+        settle().await;
+        held.release().await.unwrap();
+        let guard = waiter.await.unwrap();
+        let (ours, stores) = (guard.remaining(), scene.others.inspect("job").await.unwrap().unwrap().remaining);
+        assert!(ours < stores && ours > ttl / 2, "of {ttl:?} we believe in {ours:?}, the store has {stores:?}");
+        tokio::time::sleep(2 * ttl).await;
+        assert!(guard.is_valid(), "and it is renewed");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hand_over_costs_a_second_at_most() {
+    let scene = scene();
+    scene.faults.lose_wake_ups();
+    let held = acquired(&scene.others.lock("job")).await;
+    let waiter = tokio::spawn({
+        let lock = scene.ours.lock("job");
+        async move { lock.acquire().await.unwrap().guard().unwrap() }
+    });
+    settle().await;
+    let start = tokio::time::Instant::now();
+    held.release().await.unwrap();
+    let guard = waiter.await.unwrap();
+    assert!(guard.is_valid() && start.elapsed() <= SECOND);
 }
 
 #[tokio::test(start_paused = true)]
