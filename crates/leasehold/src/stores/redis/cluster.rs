@@ -42,6 +42,8 @@ pub(super) struct Cluster {
 struct Map {
     /// By slot; empty before the first time.
     slots: Vec<Option<Arc<Link>>>,
+    masters: Vec<Arc<Link>>,
+    /// To all nodes that we had to do with.
     links: HashMap<Address, Arc<Link>>,
     /// Something has shown that it is wrong.
     stale: bool,
@@ -68,31 +70,26 @@ impl Cluster {
     }
 
     /// Runs a script, once for each call, at the master that has the call's key. A call that a node sends elsewhere has
-    /// not been executed, and goes there, once; nothing that may have been executed is sent again.
-    pub async fn call(&self, script: &Script, calls: &[(String, Cmd)]) -> Answers {
+    /// not been executed, and goes there, once; nothing that may have been executed is sent again. Where several nodes
+    /// are asked, each has its own `limit`.
+    pub async fn call(&self, script: &Script, calls: &[(String, Cmd)], limit: Duration) -> Answers {
         if let Err(fault) = self.look().await {
             return calls.iter().map(|_| Err(fault.clone())).collect();
         }
         let slots: Vec<_> = calls.iter().map(|(key, _)| slot_of(key)).collect();
         let mut answers: Answers = slots.iter().map(|&slot| Err(nobody_has(slot))).collect();
         let first = (0..calls.len()).filter_map(|nth| Some((nth, self.owner(slots[nth])?))).collect();
-        let gone = self.send(script, calls, first, &mut answers).await;
+        let gone = self.send(script, calls, first, limit, &mut answers).await;
         let second: Vec<_> =
             gone.iter().filter_map(|(nth, way)| Some((*nth, self.elsewhere(way, &answers[*nth])?))).collect();
-        self.send(script, calls, second, &mut answers).await;
+        self.send(script, calls, second, limit, &mut answers).await;
         answers.into_iter().map(|answer| answer.map_err(settled)).collect()
     }
 
     /// All masters.
     pub async fn masters(&self) -> Result<Vec<Arc<Link>>, Fault> {
         self.look().await?;
-        let mut masters: Vec<Arc<Link>> = Vec::new();
-        for link in self.map().slots.iter().flatten() {
-            if !masters.iter().any(|master| Arc::ptr_eq(master, link)) {
-                masters.push(Arc::clone(link));
-            }
-        }
-        Ok(masters)
+        Ok(self.map().masters.clone())
     }
 
     /// What was asked of a master is of interest here, too.
@@ -108,6 +105,7 @@ impl Cluster {
         script: &Script,
         calls: &[(String, Cmd)],
         ways: Vec<(usize, Way)>,
+        limit: Duration,
         answers: &mut Answers,
     ) -> Vec<(usize, Way)> {
         let mut by_node: Vec<(Way, Vec<usize>)> = Vec::new();
@@ -117,9 +115,15 @@ impl Cluster {
                 None => by_node.push((way.clone(), vec![*nth])),
             }
         }
+        let alone = by_node.len() < 2;
         let asked = by_node.iter().map(|(way, numbers)| async move {
             let commands: Vec<_> = numbers.iter().map(|&nth| &calls[nth].1).collect();
-            (numbers, way.link.call(script, &commands, way.asking).await)
+            let call = way.link.call(script, &commands, way.asking);
+            if alone {
+                return (numbers, call.await); // Whoever asked has a limit of its own.
+            }
+            let late = |_| commands.iter().map(|_| Err(Fault::late())).collect();
+            (numbers, tokio::time::timeout(limit, call).await.unwrap_or_else(late))
         });
         for (numbers, got) in join_all(asked).await {
             for (nth, answer) in numbers.iter().zip(got) {
@@ -141,10 +145,12 @@ impl Cluster {
         let Err(Fault::Sent(error)) = answer else { return None };
         let (address, slot) = error.redirect_node()?;
         let address = Address::announced(address, from.link.address()?)?;
-        let link = self.link(&mut self.map(), &address);
+        let map = &mut *self.map();
+        let link = self.link(map, &address);
         let asking = error.kind() == Kind::Server(ServerErrorKind::Ask);
-        if !asking && let Some(owner) = self.map().slots.get_mut(usize::from(slot)) {
+        if !asking && let Some(owner) = map.slots.get_mut(usize::from(slot)) {
             *owner = Some(Arc::clone(&link));
+            map.take_for_master(&link);
         }
         Some(Way { link, asking })
     }
@@ -215,9 +221,11 @@ impl Cluster {
     fn learn(&self, ranges: &[Range]) {
         let mut map = self.map();
         let mut slots = vec![None; usize::from(SLOTS)];
+        map.masters.clear();
         for (first, last, master) in ranges {
             let link = self.link(&mut map, master);
             link.trust();
+            map.take_for_master(&link);
             slots[usize::from(*first)..=usize::from(*last)].fill(Some(link));
         }
         map.slots = slots;
@@ -231,8 +239,14 @@ impl Cluster {
 impl Map {
     fn is_to_be_asked(&self) -> bool {
         let waits = self.asked.is_some_and(|asked| asked.elapsed() < self.pause);
-        let doubtful = self.stale || self.slots.iter().flatten().any(|link| link.is_silent());
+        let doubtful = self.stale || self.masters.iter().any(|link| link.is_silent());
         self.slots.is_empty() || (doubtful && !waits)
+    }
+
+    fn take_for_master(&mut self, link: &Arc<Link>) {
+        if !self.masters.iter().any(|master| Arc::ptr_eq(master, link)) {
+            self.masters.push(Arc::clone(link));
+        }
     }
 
     fn is_being_asked(&mut self) {

@@ -26,6 +26,11 @@ impl Fault {
         Self::Unsent(kind, message)
     }
 
+    /// It was asked, and did not answer in time.
+    pub fn late() -> Self {
+        Self::Sent(io::Error::from(io::ErrorKind::TimedOut).into())
+    }
+
     /// Whether the connection that gave this is of no use any more: it has ended, or its server is no master.
     pub fn breaks(&self) -> bool {
         let Self::Sent(error) = self else { return false };

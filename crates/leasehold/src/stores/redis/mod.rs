@@ -44,6 +44,10 @@ use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 use crate::tick::Verdict;
 
+/// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.
+/// That is sooner than the whole batch is given up (`layers::Timeout`), even if a part is sent elsewhere.
+const LIMIT: Duration = Duration::from_secs(2);
+
 /// A store in one Redis server, in the master that sentinels name, or in a cluster.
 ///
 /// - `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`
@@ -98,7 +102,7 @@ impl Redis {
     /// Runs a script for a name.
     async fn call(&self, script: &Script, name: &LockName, command: Cmd) -> Result<Value> {
         let key = self.keys(name).lock().to_owned();
-        let answer = self.servers.call(script, &[(key, command)]).await.swap_remove(0);
+        let answer = self.servers.call(script, &[(key, command)], Duration::MAX).await.swap_remove(0);
         answer.map_err(|fault| self.told(fault))
     }
 
@@ -129,7 +133,8 @@ impl Redis {
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let together = if self.servers.are_many() { 1 } else { leases.len() };
         let calls: Vec<_> = leases.chunks(together).map(|leases| self.renewal(leases)).collect();
-        let answers = self.servers.call(&self.scripts.renew, &calls).await;
+        let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
+        let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
         let read = |(leases, answer): (&[(LeaseKey, Duration)], std::result::Result<Value, Fault>)| {
             let renewals =
                 answer.map_err(|fault| self.told(fault)).and_then(|answer| answer::renewals(answer, leases.len()));

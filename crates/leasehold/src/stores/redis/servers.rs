@@ -1,11 +1,13 @@
 //! The servers that are one store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 
 use super::cluster::Cluster;
 use super::connection::{Answers, Link, Place, Terms};
+use super::dial::Dial;
 use super::fault::Fault;
 use super::options::Topology;
 use super::script::Script;
@@ -15,7 +17,7 @@ use crate::error::ErrorKind;
 /// One master that has everything, or several that share it.
 pub(super) enum Servers {
     One(Arc<Link>),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 impl Servers {
@@ -24,22 +26,23 @@ impl Servers {
         let place = match topology.clone() {
             Topology::One(address) => Place::Fixed(address),
             Topology::Sentinel { sentinels, master, login } => {
-                let dial = super::dial::Dial { login, tls: terms.dial.tls.clone() };
+                let dial = Dial { login, tls: terms.dial.tls.clone() };
                 Place::Said(Sentinels { addresses: sentinels, name: master, dial })
             }
-            Topology::Cluster { seeds } => return Self::Cluster(Cluster::new(seeds, Arc::new(terms))),
+            Topology::Cluster { seeds } => return Self::Cluster(Box::new(Cluster::new(seeds, Arc::new(terms)))),
         };
         Self::One(Arc::new(Link::new(place, Arc::new(terms))))
     }
 
-    /// Runs a script, once for each call; a call is with the key that says where it belongs.
-    pub async fn call(&self, script: &Script, calls: &[(String, Cmd)]) -> Answers {
+    /// Runs a script, once for each call; a call is with the key that says where it belongs. Calls to several servers
+    /// are given up after `limit`, each on its own: one that hangs keeps no answer of the others back.
+    pub async fn call(&self, script: &Script, calls: &[(String, Cmd)], limit: Duration) -> Answers {
         match self {
             Self::One(link) => {
                 let commands: Vec<_> = calls.iter().map(|(_, command)| command).collect();
                 link.call(script, &commands, false).await
             }
-            Self::Cluster(cluster) => cluster.call(script, calls).await,
+            Self::Cluster(cluster) => cluster.call(script, calls, limit).await,
         }
     }
 
