@@ -125,13 +125,15 @@ async fn e02_e05_two_clients_go_on_alternating_over_a_failover(cluster: &RedisCl
     let held = soon(&clients[0].lock("e05").ttl(TTL)).await;
     let mut token = None;
     for turn in 0..6 {
-        if turn % 2 == 0 {
+        if turn == 2 {
             cluster.failover(slot("e02"));
         }
         let guard = soon(&clients[turn % 2].lock("e02").ttl(TTL)).await;
         assert!(Some(guard.token()) > token);
         token = Some(guard.token());
-        cluster.failover(slot("e05"));
+        if turn == 4 {
+            cluster.failover(slot("e02")); // Between the grant and its release.
+        }
         guard.release().await.unwrap();
         assert!(is_free(&clients[0], "e02").await);
     }
@@ -144,8 +146,16 @@ async fn e03_a_map_that_is_wrong_makes_no_storm(cluster: &RedisCluster) {
     let ours = locks(&cluster.url()).await;
     let guard = soon(&ours.lock("e03").ttl(TTL)).await;
     let mut waiting = Vec::new();
-    for _ in 0..WAITERS {
-        waiting.push(waits(cluster, "e03").await);
+    for n in 1..=WAITERS {
+        let others = locks(&cluster.url()).await;
+        waiting.push(tokio::spawn(async move {
+            let guard = others.lock("e03").ttl(TTL).acquire().await.unwrap().guard().unwrap();
+            guard.release().await.unwrap();
+        }));
+        eventually_async("it waits", SOON, async || {
+            ours.inspect("e03").await.is_ok_and(|holding| holding.is_some_and(|holding| holding.waiting == n))
+        })
+        .await;
     }
     let before = [count(cluster, "evalsha"), count(cluster, "cluster|slots")];
     let began = Instant::now();
@@ -160,7 +170,7 @@ async fn e03_a_map_that_is_wrong_makes_no_storm(cluster: &RedisCluster) {
     assert!(looked <= (WAITERS + 2) * passed * 4, "{looked} in {passed} s");
     drop(guard);
     for waits in waiting {
-        tokio::time::timeout(SOON, waits).await.unwrap().expect("its turn came").release().await.unwrap();
+        tokio::time::timeout(SOON, waits).await.unwrap().expect("its turn came");
     }
 }
 
@@ -170,7 +180,7 @@ async fn e07_nodes_that_forget_their_scripts_are_told_them_again(cluster: &Redis
     let locks = locks(&cluster.url()).await;
     let mut guards = Vec::new();
     for n in 0..9 {
-        guards.push(soon(&locks.lock(format!("e07-{n}")).ttl(ttl)).await);
+        guards.push(soon(&locks.lock(&format!("e07-{n}")).ttl(ttl)).await);
     }
     cluster.failover(slot("e07-0"));
     forget();
@@ -224,7 +234,7 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for(cluster: &RedisClust
     cluster.begin_move(slot, to);
     // A name that the old master has nothing of: the new one is asked, and says what it can.
     let fresh = (0..).map(|n| format!("fresh-{n}")).find(|name| self::slot(name) == slot).unwrap();
-    if let Err(error) = ours.lock(&*fresh).try_acquire().await {
+    if let Err(error) = ours.lock(&fresh).try_acquire().await {
         assert!(error.is_transient() && error.applied() == Applied::No, "{error}");
     }
     cluster.finish_move(slot, to);
@@ -233,14 +243,14 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for(cluster: &RedisClust
     guard.release().await.unwrap();
     let next = tokio::time::timeout(SOON, waits).await.unwrap().expect("its turn came");
     next.release().await.unwrap();
-    soon(&ours.lock(&*fresh)).await.release().await.unwrap();
+    soon(&ours.lock(&fresh)).await.release().await.unwrap();
 }
 
 async fn a_hung_master_keeps_no_lock_of_the_others_from_being_renewed(cluster: &RedisCluster) {
     let (ours, others) = (locks(&cluster.url()).await, locks(&cluster.url()).await);
     let mut guards = Vec::new();
     for n in 0..9 {
-        guards.push(soon(&ours.lock(format!("hung-{n}")).ttl(TTL)).await);
+        guards.push(soon(&ours.lock(&format!("hung-{n}")).ttl(TTL)).await);
     }
     soon(&others.lock("warm")).await.release().await.unwrap();
     let hung = cluster.master_of(slot("hung-0"));
@@ -248,8 +258,8 @@ async fn a_hung_master_keeps_no_lock_of_the_others_from_being_renewed(cluster: &
     hung.pause();
     // Another one in the same slots is granted by its successor.
     let free = (0..).map(|n| format!("free-{n}")).find(|name| slot(name) == slot("hung-0")).unwrap();
-    soon(&others.lock(&*free).ttl(TTL)).await.release().await.unwrap();
-    tokio::time::sleep(TTL).await;
+    soon(&others.lock(&free).ttl(TTL)).await.release().await.unwrap();
+    tokio::time::sleep(TTL).await; // renewed at the new master
     for guard in &guards {
         assert!(guard.is_valid(), "{:?}", guard.loss());
     }
