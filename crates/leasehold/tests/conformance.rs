@@ -43,7 +43,7 @@ mod on_disk {
 #[cfg(feature = "redis")]
 mod on_a_server {
     use leasehold_testkit::conformance::Subject;
-    use leasehold_testkit::servers::Redis;
+    use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels};
 
     use super::*;
 
@@ -56,4 +56,19 @@ mod on_a_server {
     }
 
     conformance!(redis, redis());
+
+    /// A store in servers that all cases share, seen through two namespaces.
+    fn shared(url: &str, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    conformance!(redis_sentinel, shared RedisSentinels::start(), |sentinels: &RedisSentinels, namespaces| {
+        shared(&sentinels.url(), namespaces)
+    });
+    conformance!(redis_cluster, shared RedisCluster::start(), |cluster: &RedisCluster, namespaces| {
+        shared(&cluster.url(), namespaces)
+    });
 }

@@ -17,6 +17,9 @@
 //! leasehold_testkit::conformance!(mine, memory());
 //! ```
 //!
+//! Where a server is too dear to be started for each case, one test runs them all over one of it:
+//! `conformance!(name, shared fixture, open)`.
+//!
 //! A case needs no more time than the store's smallest TTL and the life of a waiter's entry ask for; against a store
 //! whose clock is [`PausedClock`](crate::PausedClock) it needs none.
 
@@ -32,9 +35,13 @@ mod scene;
 mod ticks;
 
 use std::any::Any;
-use std::sync::Arc;
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use futures_util::future::LocalBoxFuture;
 use leasehold::Store;
 
 pub use grants::*;
@@ -110,6 +117,37 @@ pub fn run_paused(make: impl Future<Output = Subject>, case: impl AsyncFnOnce(&S
     run_on(runtime.start_paused(true), make, case);
 }
 
+/// A case, by its name.
+pub type Case = (&'static str, for<'a> fn(&'a Subject) -> LocalBoxFuture<'a, ()>);
+
+/// How many cases run at the same time over one fixture: mostly they wait for a lease to end.
+const AT_ONCE: usize = 8;
+
+/// Runs all cases in real time over one fixture that is dear to start, each in a namespace of its own: `open` is given
+/// two that no other case has. `LEASEHOLD_CASE=word` runs only those with the word in their name.
+///
+/// # Panics
+/// At the end, with the names of those that did.
+pub fn run_all<T: Sync>(fixture: &T, open: impl Fn(&T, [&str; 2]) -> Subject + Sync, cases: &[Case]) {
+    let only = std::env::var("LEASEHOLD_CASE").unwrap_or_default();
+    let cases: Vec<_> = cases.iter().filter(|(name, _)| name.contains(&only)).collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            let open = async { open(fixture, [name, &format!("{name}-other")]) };
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(open, async |subject: &Subject| case(subject).await)));
+            println!("{name}: {} in {:?}", if outcome.is_ok() { "ok" } else { "FAILED" }, began.elapsed());
+            if outcome.is_err() {
+                failed.lock().unwrap().push(*name);
+            }
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "failed: {}", failed.join(", "));
+}
+
 fn run_on(
     runtime: &mut tokio::runtime::Builder,
     make: impl Future<Output = Subject>,
@@ -138,16 +176,23 @@ fn run_on(
 ///
 /// leasehold_testkit::conformance!(mine, paused, paused());
 /// ```
+///
+/// `conformance!(name, shared fixture, open)` makes one test of all cases, over one fixture: for servers that take
+/// long to start. `open` is given the fixture and two namespaces that only this case has, and answers the
+/// [`Subject`](crate::conformance::Subject), seen through the first.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, paused, $store:expr) => {
-        $crate::conformance!(@all $name, run_paused, $store);
+        $crate::conformance!(@all tests [$name, run_paused, $store]);
+    };
+    ($name:ident, shared $fixture:expr, $open:expr) => {
+        $crate::conformance!(@all one_test [$name, $fixture, $open]);
     };
     ($name:ident, $store:expr) => {
-        $crate::conformance!(@all $name, run, $store);
+        $crate::conformance!(@all tests [$name, run, $store]);
     };
-    (@all $name:ident, $run:ident, $store:expr) => {
-        $crate::conformance!(@tests $name, $run, $store,
+    (@all $how:ident [$($what:tt)*]) => {
+        $crate::conformance!(@$how [$($what)*]
             // grants
             exclusive contention_says_who tokens_grow_over_releases tokens_grow_over_expiry
             tokens_grow_over_revocation tokens_grow_for_a_returning_holder renewals_keep_the_token
@@ -208,7 +253,16 @@ macro_rules! conformance {
             a_look_names_every_holder_once each_freed_permit_rings
         );
     };
-    (@tests $name:ident, $run:ident, $store:expr, $($case:ident)*) => {
+    (@one_test [$name:ident, $fixture:expr, $open:expr] $($case:ident)*) => {
+        #[test]
+        fn $name() {
+            $crate::conformance::run_all(&$fixture, $open, &[
+                $((stringify!($case), |subject| Box::pin($crate::conformance::$case(subject.store()))),)*
+                ("namespaces_are_apart", |subject| Box::pin(subject.check_namespaces())),
+            ]);
+        }
+    };
+    (@tests [$name:ident, $run:ident, $store:expr] $($case:ident)*) => {
         #[cfg(test)]
         mod $name {
             #[allow(unused_imports)]

@@ -13,12 +13,19 @@ pub mod sqlite;
 
 pub use memory::Memory;
 
+/// The schemes of the Redis store.
+const REDIS: [&str; 7] =
+    ["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+
 /// Opens the store that `url` names.
 ///
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `sqlite:///var/lib/leasehold/locks.db` | one SQLite file, one machine | `sqlite` |
 /// | `redis://host:6379/0`, `redis+unix:///run/redis.sock` | one Redis or Valkey server | `redis` |
+/// | `redis+sentinel://host:26379,host:26379/NAME` | the master that sentinels name | `redis` |
+/// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
+/// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
@@ -32,16 +39,19 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     })?;
     match scheme {
         #[cfg(feature = "redis")]
-        "redis" | "redis+unix" => Ok(Arc::new(redis::Redis::open(url)?)),
+        scheme if REDIS.contains(&scheme) => Ok(Arc::new(redis::Redis::open(url)?)),
         #[cfg(not(feature = "redis"))]
-        "redis" | "redis+unix" => Err(Error::invalid("this build has no Redis store; enable the feature `redis`")),
+        scheme if REDIS.contains(&scheme) => {
+            Err(Error::invalid("this build has no Redis store; enable the feature `redis`"))
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
         other => Err(Error::invalid(format!(
-            "no store is called {other:?} (in {:?}); known schemes: redis, redis+unix, sqlite",
-            hide_secrets(url)
+            "no store is called {other:?} (in {:?}); known schemes: {}, sqlite",
+            hide_secrets(url),
+            REDIS.join(", ")
         ))),
     }
 }
@@ -94,6 +104,10 @@ mod tests {
             ("sqlite:///a@b/c.db?namespace=x", "sqlite:///a@b/c.db?namespace=x"),
             ("sqlite://user:hunter2@/tmp/x.db", "sqlite://user:***@/tmp/x.db"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
+            (
+                "redis+sentinel://u:hunter2@a,b/m?sentinel_password=x",
+                "redis+sentinel://u:***@a,b/m?sentinel_password=***",
+            ),
         ] {
             assert_eq!(hide_secrets(url), shown);
         }

@@ -64,6 +64,13 @@ impl RedisCluster {
         self.nodes.iter().map(Redis::url).collect()
     }
 
+    /// Where clients find it, by way of three of its nodes: `redis+cluster:` or `rediss+cluster:`, with the password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let seeds: Vec<_> = self.nodes.iter().take(3).map(Redis::address).collect();
+        self.nodes[0].url_of_many("cluster", &seeds)
+    }
+
     /// Who serves the slot, in the eyes of the nodes that run; it may be dead already.
     ///
     /// # Panics

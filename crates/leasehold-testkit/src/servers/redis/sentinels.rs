@@ -66,6 +66,13 @@ impl RedisSentinels {
         self.sentinels.iter().map(Redis::url).collect()
     }
 
+    /// Where clients find the master by way of all of them: `redis+sentinel:` or `rediss+sentinel:`, with the password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let sentinels: Vec<_> = self.sentinels.iter().map(Redis::address).collect();
+        format!("{}/{NAME}", self.servers[0].url_of_many("sentinel", &sentinels))
+    }
+
     /// The sentinels: some of them may be killed or paused as well.
     #[must_use]
     pub fn sentinels(&self) -> &[Redis] {

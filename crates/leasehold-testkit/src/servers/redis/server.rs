@@ -121,6 +121,13 @@ impl Redis {
         }
     }
 
+    /// Where clients find what it is one of, by these addresses.
+    pub(super) fn url_of_many(&self, kind: &str, addresses: &[String]) -> String {
+        let scheme = if self.options.has_tls() { "rediss" } else { "redis" };
+        let login = self.password().map(|password| format!(":{}@", escaped(password))).unwrap_or_default();
+        format!("{scheme}+{kind}://{login}{}", addresses.join(","))
+    }
+
     fn url_with(&self, before: &str, after: &str) -> String {
         if self.options.no_port {
             return format!("redis+unix://{}{after}", self.socket().display());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::lease::{Attempt, Claim, FencingToken, Grant, Holder, HolderId, Holding, disagreement};
+use crate::lease::{Attempt, Claim, FencingToken, Grant, Holder, HolderId, Holding, Renewal, disagreement};
 use crate::name::LockName;
 use crate::tick::{NotDue, Tick};
 
@@ -125,6 +125,19 @@ pub(super) fn attempt(value: Value, claim: &Claim) -> Result<Attempt, Error> {
         5 => Attempt::NotDue(NotDue::TooOld { behind: millis(fields.number()?) }),
         _ => return Err(disagreement(claim, u32::try_from(fields.number()?).unwrap_or(1))),
     })
+}
+
+/// What `renew` answered, of so many leases.
+pub(super) fn renewals(value: Value, leases: usize) -> Result<Vec<Renewal>, Error> {
+    let mut fields = Fields::of(value)?;
+    let read = |_| {
+        Ok(match fields.number()? {
+            1 => Renewal::Renewed,
+            2 => Renewal::Revoked,
+            _ => Renewal::Gone,
+        })
+    };
+    (0..leases).map(read).collect()
 }
 
 /// What `inspect` and `revoke` answered.

@@ -1,13 +1,76 @@
 //! What went wrong, and whether the server may have done it all the same.
 
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+
 use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 
+use super::address::Address;
 use crate::error::{Error, ErrorKind};
 
-/// An error of the client library, told as ours. `shown` is the server.
-pub(super) fn told(error: RedisError, shown: &str) -> Error {
-    let (kind, message, sure) = match error.kind() {
-        Kind::Server(server) => of_the_server(server, &error, shown),
+/// What came instead of an answer.
+#[derive(Debug, Clone)]
+pub(super) enum Fault {
+    /// Nothing was done: there was nobody to ask, or nobody who took it.
+    Unsent(ErrorKind, String),
+    /// What the server said, or how the connection ended, once it had been asked.
+    Sent(RedisError),
+}
+
+impl Fault {
+    /// No connection was made, so nothing was asked over it.
+    pub fn unconnected(error: &RedisError, address: &Address) -> Self {
+        let address = address.to_string();
+        let (kind, message, _) = of_tls(error, &address).unwrap_or_else(|| classified(error, &address));
+        Self::Unsent(kind, message)
+    }
+
+    /// It was asked, and did not answer in time.
+    pub fn late() -> Self {
+        Self::Sent(io::Error::from(io::ErrorKind::TimedOut).into())
+    }
+
+    /// Whether the connection that gave this is of no use any more: it has ended, or its server is no master.
+    pub fn breaks(&self) -> bool {
+        let Self::Sent(error) = self else { return false };
+        let gone = error.is_unrecoverable_error() || error.is_io_error() || error.kind() == Kind::Parse;
+        gone || self.is_of_a_replica()
+    }
+
+    /// Whether it is what a replica says, or a server that becomes one. It may be hidden in the words of a script.
+    pub fn is_of_a_replica(&self) -> bool {
+        let Self::Sent(error) = self else { return false };
+        let kinds = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading];
+        kinds.iter().any(|kind| error.kind() == Kind::Server(*kind))
+            || error.detail().is_some_and(|detail| detail.contains("READONLY"))
+    }
+}
+
+impl From<RedisError> for Fault {
+    fn from(error: RedisError) -> Self {
+        Self::Sent(error)
+    }
+}
+
+/// A fault, told as our error. `shown` is the store.
+pub(super) fn told(fault: Fault, shown: &str) -> Error {
+    match fault {
+        Fault::Unsent(kind, why) => Error::new(kind, format!("{shown} can't be asked: {why}")),
+        Fault::Sent(error) => {
+            let (kind, message, sure) = classified(&error, shown);
+            let told = Error::new(kind, message).with_source(error);
+            if sure { told } else { told.maybe_applied() }
+        }
+    }
+}
+
+/// What kind of error it is, what to say, and whether it is certain that nothing was done.
+type Classified = (ErrorKind, String, bool);
+
+fn classified(error: &RedisError, shown: &str) -> Classified {
+    match error.kind() {
+        Kind::Server(server) => of_the_server(server, error, shown),
         Kind::AuthenticationFailed => {
             (ErrorKind::AccessDenied, format!("{shown} refuses this user or password ({error})"), true)
         }
@@ -17,18 +80,35 @@ pub(super) fn told(error: RedisError, shown: &str) -> Error {
         Kind::InvalidClientConfig => {
             (ErrorKind::Invalid, format!("{shown} can't be used as it is given: {error}"), true)
         }
-        Kind::Extension => of_a_code(error.code().unwrap_or_default(), &error, shown),
+        Kind::Extension => of_a_code(error.code().unwrap_or_default(), error, shown),
         _ if error.is_timeout() => (ErrorKind::TimedOut, format!("{shown} did not answer in time"), false),
         _ if error.is_connection_refusal() => (ErrorKind::Unavailable, format!("{shown} refuses connections"), true),
         Kind::Io => (ErrorKind::Unavailable, format!("the connection to {shown} broke ({error})"), false),
         _ => (ErrorKind::Internal, format!("{shown} gave an answer that can't be read ({error})"), false),
+    }
+}
+
+/// Why the two sides did not come to speak TLS.
+fn of_tls(error: &RedisError, shown: &str) -> Option<Classified> {
+    // The client library keeps the cause in an `Arc`, and the system's error keeps it in a box.
+    let cause = error.source()?.downcast_ref::<Arc<dyn StdError + Send + Sync>>()?;
+    let cause = cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let (kind, message) = match cause {
+        rustls::Error::InvalidCertificate(_) => (
+            ErrorKind::Misconfigured,
+            format!("{shown} shows a certificate that is not trusted ({cause}); name its authority with ca=FILE"),
+        ),
+        rustls::Error::AlertReceived(_) => (
+            ErrorKind::AccessDenied,
+            format!("{shown} wants another certificate of ours ({cause}); name one with cert=FILE&key=FILE"),
+        ),
+        _ => (ErrorKind::Misconfigured, format!("{shown} does not speak TLS as we do ({cause})")),
     };
-    let told = Error::new(kind, message).with_source(error);
-    if sure { told } else { told.maybe_applied() }
+    Some((kind, message, true))
 }
 
 /// The server said no: nothing was done.
-fn of_the_server(kind: ServerErrorKind, error: &RedisError, shown: &str) -> (ErrorKind, String, bool) {
+fn of_the_server(kind: ServerErrorKind, error: &RedisError, shown: &str) -> Classified {
     match kind {
         ServerErrorKind::BusyLoading => (ErrorKind::Unavailable, format!("{shown} is still loading its data"), true),
         ServerErrorKind::ReadOnly => (
@@ -44,14 +124,14 @@ fn of_the_server(kind: ServerErrorKind, error: &RedisError, shown: &str) -> (Err
         }
         ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot => (
             ErrorKind::Misconfigured,
-            format!("{shown} is a member of a cluster, which this URL doesn't say ({error})"),
+            format!("{shown} is a member of a cluster; write redis+cluster:// for it ({error})"),
             true,
         ),
         _ => of_a_code(error.code().unwrap_or_default(), error, shown),
     }
 }
 
-fn of_a_code(code: &str, error: &RedisError, shown: &str) -> (ErrorKind, String, bool) {
+fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
     let detail = error.to_string();
     let says = |word: &str| code == word || detail.contains(word);
     if says("OOM") || says("MISCONF") {

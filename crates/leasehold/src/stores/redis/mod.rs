@@ -3,28 +3,40 @@
 //! One script for each operation: it decides, writes and answers in one step and one round trip. Leases end by the
 //! server's own clock, as keys do.
 
+mod address;
 mod answer;
 mod bells;
+mod cluster;
 mod connection;
+mod dial;
 mod doctor;
 mod fault;
 mod keys;
+mod login;
+mod node;
 mod options;
 mod script;
+mod sentinel;
+mod servers;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::{Client, Cmd, Value};
+use redis::{Cmd, Value};
 
 use self::answer::Fields;
 use self::bells::Bells;
-use self::connection::Link;
+use self::connection::Terms;
+use self::dial::Dial;
 use self::doctor::Info;
+use self::fault::Fault;
 use self::keys::Keys;
 use self::options::Options;
 use self::script::{Script, Scripts};
+use self::servers::Servers;
+use self::tls::Tls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
@@ -32,20 +44,32 @@ use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 use crate::tick::Verdict;
 
-/// A store in one Redis server.
+/// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.
+/// That is sooner than the whole batch is given up (`layers::Timeout`), even if a part is sent elsewhere.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// A store in one Redis server, in the master that sentinels name, or in a cluster.
 ///
-/// `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`; options: `namespace=NAME`.
+/// - `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`
+/// - `redis+sentinel://[user[:password]@]host[:port],…/MASTER[/database]`: the hosts are the sentinels', the user is the
+///   master's
+/// - `redis+cluster://[user[:password]@]host[:port],…`: some of its nodes
+///
+/// With `rediss` for `redis` all of it goes over TLS. Options: `namespace=NAME`; `password_file=FILE`; `ca=FILE` (who
+/// signs the servers, instead of whom the system trusts), `cert=FILE&key=FILE` (what we show them);
+/// `sentinel_user=USER`, `sentinel_password=PASSWORD`, `sentinel_password_file=FILE`. Files are in PEM, and are read for
+/// each connection.
 pub struct Redis {
     options: Options,
     scripts: Arc<Scripts>,
     /// Which client waits, so that only that one is woken.
     client: String,
     bells: Arc<Bells>,
-    link: Link,
+    servers: Servers,
 }
 
 impl Redis {
-    /// A store in the server that `url` names. Connects when it is first used.
+    /// A store in the servers that `url` names. Connects when it is first used.
     ///
     /// # Errors
     /// `Invalid`: the URL is wrong.
@@ -53,14 +77,18 @@ impl Redis {
         let options = Options::parse(url)?;
         let client = format!("{:016x}", rand::random::<u64>());
         let channel = format!("{}{client}", channels(&options));
-        Self::with(options, Arc::new(Scripts::new()), client, Some(channel))
+        if options.tls.is_some() {
+            Tls::provide();
+        }
+        Ok(Self::with(options, Arc::new(Scripts::new()), client, Some(channel)))
     }
 
-    fn with(options: Options, scripts: Arc<Scripts>, client: String, channel: Option<String>) -> Result<Self> {
-        let server = Client::open(options.server.clone()).map_err(|error| fault::told(error, &options.shown))?;
+    fn with(options: Options, scripts: Arc<Scripts>, client: String, channel: Option<String>) -> Self {
+        let dial = Dial { login: options.login.clone(), tls: options.tls.clone() };
         let bells = Arc::new(Bells::default());
-        let link = Link::new(server, Arc::clone(&scripts), channel, Arc::clone(&bells));
-        Ok(Self { options, scripts, client, bells, link })
+        let terms = Terms { dial, scripts: Arc::clone(&scripts), channel, bells: Arc::clone(&bells) };
+        let servers = Servers::new(&options.topology, terms);
+        Self { options, scripts, client, bells, servers }
     }
 
     fn keys(&self, name: &LockName) -> Keys {
@@ -71,12 +99,20 @@ impl Redis {
         channels(&self.options)
     }
 
-    async fn call(&self, script: &Script, command: Cmd) -> Result<Value> {
-        self.link.call(script, command).await.map_err(|error| fault::told(error, &self.options.shown))
+    /// Runs a script for a name.
+    async fn call(&self, script: &Script, name: &LockName, command: Cmd) -> Result<Value> {
+        let key = self.keys(name).lock().to_owned();
+        let answer = self.servers.call(script, &[(key, command)], Duration::MAX).await.swap_remove(0);
+        answer.map_err(|fault| self.told(fault))
     }
 
+    /// Asks any master.
     async fn ask(&self, command: &Cmd) -> Result<Value> {
-        self.link.ask(command).await.map_err(|error| fault::told(error, &self.options.shown))
+        self.servers.ask_any(command).await.map_err(|fault| self.told(fault))
+    }
+
+    fn told(&self, fault: Fault) -> Error {
+        fault::told(fault, &self.options.shown)
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -95,24 +131,33 @@ impl Redis {
             }
             None => call.arg("").arg("").arg("-"),
         };
-        answer::attempt(self.call(&self.scripts.acquire, call).await?, claim)
+        answer::attempt(self.call(&self.scripts.acquire, &claim.name, call).await?, claim)
     }
 
-    async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Result<Vec<Renewal>> {
+    /// An answer for each, in order. A call is for all of them, where no two are apart.
+    async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
+        let together = if self.servers.are_many() { 1 } else { leases.len() };
+        let calls: Vec<_> = leases.chunks(together).map(|leases| self.renewal(leases)).collect();
+        let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
+        let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
+        let read = |(leases, answer): (&[(LeaseKey, Duration)], std::result::Result<Value, Fault>)| {
+            let renewals =
+                answer.map_err(|fault| self.told(fault)).and_then(|answer| answer::renewals(answer, leases.len()));
+            match renewals {
+                Ok(renewals) => renewals.into_iter().map(Ok).collect::<Vec<_>>(),
+                Err(error) => leases.iter().map(|_| Err(again(&error))).collect(),
+            }
+        };
+        leases.chunks(together).zip(answers).flat_map(read).collect()
+    }
+
+    fn renewal(&self, leases: &[(LeaseKey, Duration)]) -> (String, Cmd) {
         let keys: Vec<_> = leases.iter().flat_map(|(lease, _)| self.keys(&lease.name).for_renewal()).collect();
         let mut call = self.scripts.renew.call(&keys);
         for (lease, ttl) in leases {
             call.arg(lease.holder.to_string()).arg(millis(*ttl));
         }
-        let mut fields = Fields::of(self.call(&self.scripts.renew, call).await?)?;
-        let read = |_| {
-            Ok(match fields.number()? {
-                1 => Renewal::Renewed,
-                2 => Renewal::Revoked,
-                _ => Renewal::Gone,
-            })
-        };
-        leases.iter().map(read).collect()
+        (keys[0].clone(), call)
     }
 
     async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
@@ -124,31 +169,36 @@ impl Redis {
         };
         let mut call = self.scripts.release.call(&self.keys(&lease.name).all());
         call.arg(lease.holder.to_string()).arg(millis(how.keep_for)).arg(verdict).arg(tick).arg(self.channels());
-        let freed = self.call(&self.scripts.release, call).await?;
+        let freed = self.call(&self.scripts.release, &lease.name, call).await?;
         Ok(if freed == Value::Int(1) { Release::Released } else { Release::NotHeld })
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
         let call = self.scripts.inspect.call(&self.keys(name).all());
-        answer::holding(self.call(&self.scripts.inspect, call).await?, name)
+        answer::holding(self.call(&self.scripts.inspect, name, call).await?, name)
     }
 
-    /// Every name there is a companion of, a page at a time.
+    /// Every name there is a companion of, at each master a page at a time.
     async fn names(&self) -> Result<Vec<LockName>> {
-        let (mut names, mut cursor) = (Vec::new(), String::from("0"));
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(Keys::pattern(&self.options.namespace)).arg("COUNT").arg(1000);
-            let (next, page): (String, Vec<String>) = redis::from_redis_value(self.ask(&scan).await?)
-                .map_err(|e| fault::told(e.into(), &self.options.shown))?;
-            names.extend(page.iter().filter_map(|companion| Keys::name_in(companion)));
-            if next == "0" {
-                names.sort_unstable();
-                names.dedup();
-                return Ok(names);
+        let mut names = Vec::new();
+        for master in self.servers.masters().await.map_err(|fault| self.told(fault))? {
+            let mut cursor = String::from("0");
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(Keys::pattern(&self.options.namespace)).arg("COUNT").arg(1000);
+                let page = self.servers.ask(&master, &scan).await.map_err(|fault| self.told(fault))?;
+                let (next, page): (String, Vec<String>) =
+                    redis::from_redis_value(page).map_err(|error| self.told(Fault::Sent(error.into())))?;
+                names.extend(page.iter().filter_map(|companion| Keys::name_in(companion)));
+                if next == "0" {
+                    break;
+                }
+                cursor = next;
             }
-            cursor = next;
         }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 }
 
@@ -181,8 +231,7 @@ impl Store for Redis {
     fn for_keeper(&self) -> Arc<dyn Store> {
         let client = self.client.clone();
         // It waits for nobody, and so listens to nobody.
-        let keeper = Self::with(self.options.clone(), Arc::clone(&self.scripts), client, None);
-        Arc::new(keeper.expect("what could be opened once can be opened again"))
+        Arc::new(Self::with(self.options.clone(), Arc::clone(&self.scripts), client, None))
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
@@ -193,7 +242,7 @@ impl Store for Redis {
         Box::pin(async move {
             let mut call = self.scripts.leave.call(&self.keys(&waiter.name).all());
             call.arg(waiter.holder.to_string()).arg(self.channels());
-            self.call(&self.scripts.leave, call).await.map(drop)
+            self.call(&self.scripts.leave, &waiter.name, call).await.map(drop)
         })
     }
 
@@ -202,10 +251,7 @@ impl Store for Redis {
             if leases.is_empty() {
                 return Vec::new();
             }
-            match self.renew_all(leases).await {
-                Ok(answers) => answers.into_iter().map(Ok).collect(),
-                Err(error) => leases.iter().map(|_| Err(again(&error))).collect(),
-            }
+            self.renew_all(leases).await
         })
     }
 
@@ -244,7 +290,7 @@ impl Store for Redis {
             let mut call = self.scripts.revoke.call(&self.keys(name).all());
             call.arg(holder.map_or(String::new(), |holder| holder.to_string()));
             call.arg(if how == Revoke::Now { "now" } else { "gently" }).arg(self.channels());
-            answer::holding(self.call(&self.scripts.revoke, call).await?, name)
+            answer::holding(self.call(&self.scripts.revoke, name, call).await?, name)
         })
     }
 
@@ -263,7 +309,12 @@ impl Store for Redis {
             self.time().await?;
             let round_trip = began.elapsed();
             let info = match self.ask(&redis::cmd("INFO")).await {
-                Ok(said) => Some(Info::read(&answer::text(&said).unwrap_or_default())),
+                Ok(said) => {
+                    let said = answer::text(&said).unwrap_or_default();
+                    // To be a member of a cluster is a fault only where we don't know of the others.
+                    let known = if self.servers.are_many() { "redis_mode:in a cluster" } else { "redis_mode:cluster" };
+                    Some(Info::read(&said.replace("redis_mode:cluster", known)))
+                }
                 Err(error) if error.kind() == ErrorKind::AccessDenied => None,
                 Err(error) => return Err(error),
             };

@@ -1,69 +1,292 @@
-//! What a `redis:` URL says.
+//! What the URL of a Redis store says.
 
-use redis::io::tcp::TcpSettings;
-use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use std::path::PathBuf;
 
+use super::address::Address;
+use super::login::{Login, Password};
+use super::tls::Tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
 
 /// The parts of a URL, checked.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Options {
-    pub server: ConnectionInfo,
+    pub topology: Topology,
+    pub login: Login,
+    pub tls: Option<Tls>,
     pub namespace: Namespace,
     /// The URL, fit to be shown.
     pub shown: String,
 }
 
-/// What the client library understands; the rest is ours.
-const OF_THE_LIBRARY: [&str; 3] = ["db", "user", "pass"];
+/// How the servers stand to one another.
+#[derive(Clone)]
+pub(super) enum Topology {
+    One(Address),
+    Sentinel { sentinels: Vec<Address>, master: String, login: Login },
+    Cluster { seeds: Vec<Address> },
+}
+
+const ALL: &str = "namespace, db, user, pass, password_file; with rediss ca, cert, key; \
+                   with sentinels sentinel_user, sentinel_password, sentinel_password_file";
+
+const PORT: u16 = 6379;
+const PORT_OF_SENTINELS: u16 = 26379;
+
+/// The options behind the `?`, as they were given.
+#[derive(Default)]
+struct Given {
+    namespace: Namespace,
+    login: Login,
+    has_db: bool,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    sentinel: Login,
+    /// One that only sentinels have.
+    for_sentinels: Option<String>,
+}
 
 impl Options {
     pub fn parse(url: &str) -> Result<Self> {
         let shown = hide_secrets(url);
-        let (front, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut namespace, mut theirs) = (Namespace::default(), Vec::new());
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match key {
-                "namespace" => {
-                    namespace = Namespace::new(value).map_err(|error| error.context(format!("in {shown:?}")))?;
-                }
-                _ if OF_THE_LIBRARY.contains(&key) => theirs.push(pair),
-                _ => {
-                    return Err(Error::invalid(format!(
-                        "a Redis store has no option {key:?} (in {shown:?}); it has namespace"
-                    )));
-                }
-            }
-        }
-        let theirs = if theirs.is_empty() { front.to_owned() } else { format!("{front}?{}", theirs.join("&")) };
-        let server = theirs.as_str().into_connection_info().map_err(|_| {
-            Error::invalid(format!(
-                "{shown:?} is no URL of a Redis server; write for example redis://host:6379/0 or redis+unix:///run/redis.sock"
-            ))
-        })?;
-        // RESP3: wake-ups come over the connection that the commands go over.
-        let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let tcp = TcpSettings::default().set_nodelay(true);
-        Ok(Self { server: server.set_redis_settings(settings).set_tcp_settings(tcp), namespace, shown })
+        Self::read(url, &shown).map_err(|why| Error::invalid(format!("{shown:?} {why}")))
     }
+
+    fn read(url: &str, shown: &str) -> Result<Self, String> {
+        let (front, query) = url.split_once('?').unwrap_or((url, ""));
+        let (scheme, place) = front.split_once("://").ok_or_else(|| no_url(front))?;
+        let mut given = Given::read(query)?;
+        let (secure, kind) = match scheme.split_once('+') {
+            Some((scheme, kind)) => (scheme == "rediss", kind),
+            None => (scheme == "rediss", ""),
+        };
+        let tls = given.tls(secure)?;
+        if let (Some(option), true) = (&given.for_sentinels, kind != "sentinel") {
+            return Err(format!("has the option {option}, which is for redis+sentinel://"));
+        }
+        let topology = match kind {
+            "unix" => Topology::One(socket(place)?),
+            "" => {
+                let (hosts, db) = given.behind_the_login(place)?;
+                given.take_db(db)?;
+                Topology::One(alone(addresses(hosts, PORT)?)?)
+            }
+            "sentinel" => {
+                let (hosts, path) = given.behind_the_login(place)?;
+                let (master, db) = path.split_once('/').unwrap_or((path, ""));
+                given.take_db(db)?;
+                if master.is_empty() {
+                    return Err("names no master; write redis+sentinel://host:26379,host:26379/NAME".into());
+                }
+                let sentinels = addresses(hosts, PORT_OF_SENTINELS)?;
+                Topology::Sentinel { sentinels, master: decoded(master)?, login: given.sentinel }
+            }
+            "cluster" => {
+                let (hosts, db) = given.behind_the_login(place)?;
+                given.take_db(db)?;
+                if given.login.db != 0 {
+                    return Err(format!("names the database {}; a cluster has no other than 0", given.login.db));
+                }
+                Topology::Cluster { seeds: addresses(hosts, PORT)? }
+            }
+            _ => return Err(no_url(front)),
+        };
+        Ok(Self { topology, login: given.login, tls, namespace: given.namespace, shown: shown.to_owned() })
+    }
+}
+
+impl Given {
+    fn read(query: &str) -> Result<Self, String> {
+        let mut given = Self::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
+            given.take(option, value)?;
+        }
+        Ok(given)
+    }
+
+    fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
+        let text = || decoded(value);
+        let path = || decoded(value).map(PathBuf::from);
+        match option {
+            "namespace" => self.namespace = Namespace::new(value).map_err(|error| format!("is wrong: {error}"))?,
+            "db" => self.take_db(value)?,
+            "user" => self.login.user = Some(text()?),
+            "pass" => self.login.password = Password::Given(text()?),
+            "password_file" => self.login.password = Password::InFile(path()?),
+            "ca" => self.ca = Some(path()?),
+            "cert" => self.cert = Some(path()?),
+            "key" => self.key = Some(path()?),
+            "sentinel_user" => self.sentinel.user = Some(text()?),
+            "sentinel_password" => self.sentinel.password = Password::Given(text()?),
+            "sentinel_password_file" => self.sentinel.password = Password::InFile(path()?),
+            _ => return Err(format!("has an option {option:?}, which a Redis store has not; it has {ALL}")),
+        }
+        if option.starts_with("sentinel_") {
+            self.for_sentinels = Some(option.to_owned());
+        }
+        Ok(())
+    }
+
+    fn take_db(&mut self, db: &str) -> Result<(), String> {
+        if db.is_empty() {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.has_db, true) {
+            return Err("names its database twice".into());
+        }
+        self.login.db = db.parse::<u16>().map_err(|_| format!("names no database in {db:?}; write a number"))?.into();
+        Ok(())
+    }
+
+    /// Takes `user:password@` off the front: hosts, and the path behind them.
+    fn behind_the_login<'a>(&mut self, place: &'a str) -> Result<(&'a str, &'a str), String> {
+        let rest = match place.rsplit_once('@') {
+            Some((login, rest)) => {
+                let (user, password) = login.split_once(':').map_or((login, None), |(u, p)| (u, Some(p)));
+                if !user.is_empty() {
+                    self.login.user = Some(decoded(user)?);
+                }
+                if let Some(password) = password {
+                    self.login.password = Password::Given(decoded(password)?);
+                }
+                rest
+            }
+            None => place,
+        };
+        Ok(rest.split_once('/').unwrap_or((rest, "")))
+    }
+
+    fn tls(&mut self, secure: bool) -> Result<Option<Tls>, String> {
+        let client = match (self.cert.take(), self.key.take()) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err("has one of cert and key; a client's certificate needs both".into()),
+        };
+        let tls = Tls { ca: self.ca.take(), client };
+        if !secure {
+            return if tls == Tls::default() {
+                Ok(None)
+            } else {
+                Err("has options of TLS; write rediss for it".into())
+            };
+        }
+        tls.certificates().map_err(|why| format!("is wrong: {why}"))?;
+        Ok(Some(tls))
+    }
+}
+
+fn no_url(front: &str) -> String {
+    let scheme = front.split(':').next().unwrap_or_default();
+    format!(
+        "is no URL of a Redis store ({scheme:?}); write for example redis://host:6379/0, rediss://host, \
+         redis+unix:///run/redis.sock, redis+sentinel://host:26379,host:26379/NAME or redis+cluster://host:6379"
+    )
+}
+
+fn socket(path: &str) -> Result<Address, String> {
+    if !path.starts_with('/') {
+        return Err(format!("names no socket in {path:?}; write redis+unix:///run/redis.sock"));
+    }
+    decoded(path).map(|path| Address::Unix(path.into()))
+}
+
+fn addresses(hosts: &str, port: u16) -> Result<Vec<Address>, String> {
+    hosts.split(',').map(|host| Address::read(host, port)).collect()
+}
+
+fn alone(addresses: Vec<Address>) -> Result<Address, String> {
+    match <[Address; 1]>::try_from(addresses) {
+        Ok([address]) => Ok(address),
+        Err(many) => Err(format!(
+            "names {} hosts; write redis+sentinel:// or redis+cluster:// for servers that belong together",
+            many.len()
+        )),
+    }
+}
+
+/// `%40` is `@`.
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || "has a % that doesn't begin %XX in UTF-8; write %25 for it".to_owned();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let byte;
+        (byte, rest) = if first == b'%' {
+            let (hex, behind) = behind.split_at_checked(2).ok_or_else(wrong)?;
+            let hex = std::str::from_utf8(hex).ok().filter(|hex| !hex.starts_with('+')).ok_or_else(wrong)?;
+            (u8::from_str_radix(hex, 16).map_err(|_| wrong())?, behind)
+        } else {
+            (first, behind)
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp(host.into(), port)
+    }
+
     #[test]
-    fn urls_are_read_and_bad_ones_refused_without_their_secrets() {
-        let options = Options::parse("redis://bob:hunter2@h:1234/3?namespace=staging").unwrap();
-        assert_eq!(options.namespace.as_str(), "staging");
-        assert_eq!(options.server.redis_settings().db(), 3);
-        assert_eq!(options.server.addr().to_string(), "h:1234");
-        for url in ["redis://bob:hunter2@h:x/0", "redis://bob:hunter2@h/?naemspace=x", "redis://h/0?namespace="] {
-            let error = Options::parse(url).unwrap_err();
+    fn a_url_of_one_server_is_read() {
+        let options = Options::parse("redis://bob:hunt%40r2@h:1234/3?namespace=staging").unwrap();
+        assert_eq!((options.namespace.as_str(), options.login.db), ("staging", 3));
+        assert!(matches!(options.topology, Topology::One(address) if address == tcp("h", 1234)));
+        assert!(matches!(options.login.password, Password::Given(password) if password == "hunt@r2"));
+        let options = Options::parse("redis+unix:///run/a%20b.sock?db=1&pass=x").unwrap();
+        assert!(matches!(options.topology, Topology::One(Address::Unix(path)) if path.ends_with("a b.sock")));
+        assert_eq!(options.login.db, 1);
+        assert!(Options::parse("rediss://h").unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn urls_of_many_servers_are_read() {
+        let url = "redis+sentinel://bob:hunter2@a,b:2,[::1]:3/main/4?sentinel_password=hunter2";
+        let options = Options::parse(url).unwrap();
+        assert!(!options.shown.contains("hunter2"), "{}", options.shown);
+        assert_eq!((options.login.db, options.login.user.as_deref()), (4, Some("bob")));
+        let Topology::Sentinel { sentinels, master, login } = options.topology else { panic!("sentinels") };
+        assert_eq!(sentinels, [tcp("a", 26379), tcp("b", 2), tcp("::1", 3)]);
+        assert_eq!(master, "main");
+        assert!(matches!(login, Login { user: None, password: Password::Given(_), .. }));
+        let options = Options::parse("rediss+cluster://a:1,b?namespace=x").unwrap();
+        assert!(options.tls.is_some());
+        assert!(matches!(options.topology, Topology::Cluster { seeds } if seeds == [tcp("a", 1), tcp("b", 6379)]));
+    }
+
+    #[test]
+    fn a_mistake_is_one_clear_error_without_secrets() {
+        for (url, says) in [
+            ("redis://bob:hunter2@h:x/0", "a port is a number"),
+            ("redis://bob:hunter2@h:0/0", "a port is a number"),
+            ("redis://bob:hunter2@:1/0", "names no host"),
+            ("redis://bob:hunter2@h/x", "names no database"),
+            ("redis://bob:hunter2@h/1?db=2", "its database twice"),
+            ("redis://bob:hunter2@a,b/0", "names 2 hosts; write redis+sentinel"),
+            ("redis://bob:hunter2@h/?naemspace=x", "it has namespace, db"),
+            ("redis://bob:hunt%4r2@h", "has a % that"),
+            ("redis://h/0?namespace=", "is wrong"),
+            ("redis:h", "is no URL of a Redis store"),
+            ("redis+quorum://h", "is no URL of a Redis store"),
+            ("redis+unix://run/x.sock", "names no socket"),
+            ("redis+sentinel://bob:hunter2@a,b", "names no master"),
+            ("redis+sentinel://a,,b/main", "names no host"),
+            ("redis://h?sentinel_password=hunter2", "sentinel_password, which is for redis+sentinel"),
+            ("redis+cluster://bob:hunter2@a,b/1", "a cluster has no other than 0"),
+            ("redis://h?ca=/x", "write rediss"),
+            ("rediss://h?cert=/x", "needs both"),
+            ("rediss://h?ca=/does/not/exist", "ca=/does/not/exist can't be read"),
+        ] {
+            let error = Options::parse(url).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Invalid);
+            assert!(error.to_string().contains(says), "{url}: {error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
     }

@@ -1,0 +1,79 @@
+//! How a server is reached.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value};
+
+use super::address::Address;
+use super::fault::Fault;
+use super::login::Login;
+use super::tls::Tls;
+use crate::error::ErrorKind;
+
+/// What the other side has not even acknowledged for so long is given up: left to itself, the system would try for a
+/// quarter of an hour.
+const GIVEN_UP: Duration = Duration::from_secs(10);
+
+/// As whom we come, and over what.
+#[derive(Clone)]
+pub(super) struct Dial {
+    pub login: Login,
+    pub tls: Option<Tls>,
+}
+
+impl Dial {
+    /// A new connection, with what the files of login and TLS hold now.
+    pub async fn connect(
+        &self,
+        address: &Address,
+        protocol: ProtocolVersion,
+        config: &AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Fault> {
+        let client = self.client(address, protocol)?;
+        let made = client.get_multiplexed_async_connection_with_config(config).await;
+        made.map_err(|error| Fault::unconnected(&error, address))
+    }
+
+    /// Asks one thing over a connection of its own: somebody who need not be our server.
+    pub async fn ask_once(&self, address: &Address, question: &Cmd, limit: Duration) -> Result<Value, Fault> {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
+        let asked = async {
+            // Sentinels and old nodes know no other.
+            let mut connection = self.connect(address, ProtocolVersion::RESP2, &config).await?;
+            let answer = connection.send_packed_command(question).await.and_then(Value::extract_error);
+            answer.map_err(|error| Fault::unconnected(&error, address))
+        };
+        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("{address} did not answer within {limit:?}"));
+        tokio::time::timeout(limit, asked).await.map_err(late)?
+    }
+
+    fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<Client, Fault> {
+        let whole = |error| Fault::unconnected(&error, address);
+        let place = match (address, &self.tls) {
+            (Address::Tcp(host, port), None) => ConnectionAddr::Tcp(host.clone(), *port),
+            (Address::Tcp(host, port), Some(_)) => {
+                ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
+            }
+            (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
+        };
+        let settings = self.login.settings(protocol)?;
+        let info = place.into_connection_info().map_err(whole)?.set_redis_settings(settings).set_tcp_settings(tcp());
+        match &self.tls {
+            Some(tls) => {
+                let files = tls.certificates().map_err(|why| Fault::Unsent(ErrorKind::Misconfigured, why))?;
+                Client::build_with_tls(info, files).map_err(whole)
+            }
+            None => Client::open(info).map_err(whole),
+        }
+    }
+}
+
+fn tcp() -> TcpSettings {
+    let alive = TcpKeepalive::new().with_time(GIVEN_UP / 2).with_interval(GIVEN_UP / 5);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(alive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(GIVEN_UP);
+    settings
+}
