@@ -181,9 +181,12 @@ impl RedisCluster {
             told(master, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
         }
         for (epoch, node) in self.nodes.iter().enumerate() {
-            // Else they would first have to quarrel about who is older.
+            // Else they would first have to quarrel about who is older. For all before anybody meets anybody: who has
+            // been met by somebody is not told an epoch any more.
             told(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(epoch + 1).to_string()]);
-            for other in &self.nodes[epoch + 1..] {
+        }
+        for (nth, node) in self.nodes.iter().enumerate() {
+            for other in &self.nodes[nth + 1..] {
                 let bus = other.bus_port().expect("it is a cluster's").to_string();
                 told(node, &["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string(), &bus]);
             }
