@@ -14,6 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error {
     kind: ErrorKind,
     applied: Applied,
+    passes: bool,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
@@ -55,7 +56,7 @@ pub enum Applied {
 impl Error {
     /// An error of `kind` of which it is certain that nothing happened.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, applied: Applied::No, message: message.into(), source: None }
+        Self { kind, applied: Applied::No, passes: false, message: message.into(), source: None }
     }
 
     /// Bad input: names the value, the rule and the fix.
@@ -67,6 +68,13 @@ impl Error {
     #[must_use]
     pub fn maybe_applied(mut self) -> Self {
         self.applied = Applied::Maybe;
+        self
+    }
+
+    /// The same error, which ends by itself after a time that is known: whoever waits may wait for that, too.
+    #[must_use]
+    pub fn passes(mut self) -> Self {
+        self.passes = true;
         self
     }
 
@@ -94,6 +102,12 @@ impl Error {
     #[must_use]
     pub fn applied(&self) -> Applied {
         self.applied
+    }
+
+    /// Whether it ends by itself, so that no outage is to be made of it.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        self.passes
     }
 
     /// Whether the same request may succeed a moment later.

@@ -143,6 +143,9 @@ impl Acquisition {
                 }
                 Err(error) => {
                     let now = client.clock.now();
+                    if error.is_passing() {
+                        failing_since = None;
+                    }
                     let since = *failing_since.get_or_insert(now);
                     if !may_pass(&error) || now.since(since) >= self.terms.ttl || now >= deadline {
                         return Err(self.honest(error));

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redis::{Cmd, ErrorKind as Kind, RedisError, ServerErrorKind, Value};
+use redis::{ErrorKind as Kind, RedisError, ServerErrorKind, Value};
 
 use super::address::Address;
-use super::connection::{Answers, Link, Place, Terms};
+use super::connection::{Answers, Link, Making, Place, Terms};
 use super::fault::Fault;
 use super::script::Script;
 use crate::error::ErrorKind;
@@ -72,7 +72,7 @@ impl Cluster {
     /// Runs a script, once for each call, at the master that has the call's key. A call that a node sends elsewhere has
     /// not been executed, and goes there, once; nothing that may have been executed is sent again. Where several nodes
     /// are asked, each has its own `limit`.
-    pub async fn call(&self, script: &Script, calls: &[(String, Cmd)], limit: Duration) -> Answers {
+    pub async fn call(&self, script: &Script, calls: &[(String, Making<'_>)], limit: Duration) -> Answers {
         if let Err(fault) = self.look().await {
             return calls.iter().map(|_| Err(fault.clone())).collect();
         }
@@ -103,7 +103,7 @@ impl Cluster {
     async fn send(
         &self,
         script: &Script,
-        calls: &[(String, Cmd)],
+        calls: &[(String, Making<'_>)],
         ways: Vec<(usize, Way)>,
         limit: Duration,
         answers: &mut Answers,
@@ -117,7 +117,7 @@ impl Cluster {
         }
         let alone = by_node.len() < 2;
         let asked = by_node.iter().map(|(way, numbers)| async move {
-            let commands: Vec<_> = numbers.iter().map(|&nth| &calls[nth].1).collect();
+            let commands: Vec<_> = numbers.iter().map(|&nth| calls[nth].1).collect();
             let call = way.link.call(script, &commands, way.asking);
             if alone {
                 return (numbers, call.await); // Whoever asked has a limit of its own.
@@ -286,6 +286,7 @@ fn nobody_has(slot: u16) -> Fault {
 /// Whether what came instead of an answer shows that somebody else may have the slot by now.
 fn makes_stale(fault: &Fault) -> bool {
     match fault {
+        Fault::Guarded(_) | Fault::Doubtful(_) => false,
         Fault::Unsent(kind, _) => matches!(kind, ErrorKind::Unavailable | ErrorKind::TimedOut),
         Fault::Sent(error) => {
             fault.breaks() || redirects(error) || error.kind() == Kind::Server(ServerErrorKind::ClusterDown)
@@ -305,6 +306,11 @@ fn settled(fault: Fault) -> Fault {
         }
         fault => fault,
     }
+}
+
+/// A text whose slot this is.
+pub(super) fn tag_of(slot: u16) -> String {
+    (0_u32..).map(|number| number.to_string()).find(|tag| slot_of(tag) == slot).expect("the hash reaches all slots")
 }
 
 /// The slot of one of our keys: of what stands in its braces.

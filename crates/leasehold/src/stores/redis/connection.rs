@@ -16,7 +16,8 @@ use super::bells::Bells;
 use super::dial::Dial;
 use super::fault::Fault;
 use super::node::{Node, Role};
-use super::script::{Script, Scripts};
+use super::restart_guard::{RestartGuard, Standing};
+use super::script::{Promise, Script, Scripts};
 use super::sentinel::Sentinels;
 use crate::error::ErrorKind;
 
@@ -26,8 +27,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// For how long a server may leave calls unanswered before somebody else is asked whether it is still the right one.
 const SILENCE: Duration = Duration::from_millis(500);
 
+/// How soon a server that has a restart guard is asked again who it is: one that was replaced and is master again would
+/// not be noticed otherwise, if nobody asked it anything meanwhile.
+const WHO_IS_IT: Duration = Duration::from_secs(1);
+
 /// An answer to each command, in order.
 pub(super) type Answers = Vec<Result<Value, Fault>>;
+
+/// A command, made once it is known to whom it goes.
+pub(super) type Making<'a> = &'a (dyn Fn(Session) -> Cmd + Send + Sync);
+
+/// What a command has to know of the connection that it goes over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Session {
+    /// Whether the server understands the first line of a script (Redis 7).
+    pub knows_flags: bool,
+    /// Whether a release may grant the lock to who waits for it.
+    pub hands_over: bool,
+}
 
 /// One connection at a time, for all that a handle asks of a server. Commands go out in the order in which they were
 /// asked.
@@ -52,6 +69,17 @@ pub(super) struct Terms {
     /// On which channel the server wakes us, if it is to.
     pub channel: Option<String>,
     pub bells: Arc<Bells>,
+    pub guard: Option<RestartGuard>,
+    pub replicas: Option<Replicas>,
+    /// Whether a release may grant the lock to who waits for it.
+    pub hands_over: bool,
+}
+
+/// How many replicas must have what was promised, and for how long they are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Replicas {
+    pub count: u32,
+    pub patience: Duration,
 }
 
 /// A connection, and what is known of it.
@@ -60,6 +88,9 @@ struct Live {
     connection: MultiplexedConnection,
     address: Address,
     node: Arc<Node>,
+    knows_flags: bool,
+    /// From when on it may be asked for what, if it has a restart guard.
+    standing: Option<Standing>,
     state: Arc<State>,
 }
 
@@ -70,6 +101,8 @@ struct State {
     broken: AtomicBool,
     /// Since when calls have been given up unanswered, and none has been answered.
     silent_since: Mutex<Option<Instant>>,
+    /// When it last said who it is.
+    introduced: Mutex<Option<Instant>>,
 }
 
 impl Link {
@@ -78,19 +111,17 @@ impl Link {
         Self { place, terms, live: Mutex::default(), connecting: tokio::sync::Mutex::default() }
     }
 
-    /// Runs a script, once for each call. A server that doesn't know it is told it and asked again: it has done
-    /// nothing. `asking` is what a member of a cluster must be told that is taking over a slot.
-    pub async fn call(&self, script: &Script, calls: &[&Cmd], asking: bool) -> Answers {
-        let mut answers = self.send(calls, asking).await;
-        let unknown: Vec<_> = (0..calls.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
-        if !unknown.is_empty() {
-            self.send(&[&script.load()], false).await;
-            let again: Vec<_> = unknown.iter().map(|&nth| calls[nth]).collect();
-            for (nth, answer) in unknown.into_iter().zip(self.send(&again, asking).await) {
-                answers[nth] = answer;
-            }
-        }
-        answers
+    /// Runs a script, once for each call. `asking` is what a member of a cluster must be told that is taking over a
+    /// slot.
+    pub async fn call(&self, script: &Script, calls: &[Making<'_>], asking: bool) -> Answers {
+        let fault = match self.live().await {
+            Ok(live) => match live.withholds(script) {
+                None => return live.run(&self.terms, script, calls, asking).await,
+                Some(fault) => fault,
+            },
+            Err(fault) => fault,
+        };
+        calls.iter().map(|_| Err(fault.clone())).collect()
     }
 
     /// Asks one thing.
@@ -130,12 +161,6 @@ impl Link {
             Place::Fixed(address) => Some(address),
             Place::Said(_) => None,
         }
-    }
-
-    /// What the server said of itself when we connected; none while we are not.
-    #[allow(dead_code, reason = "the restart guard asks")]
-    pub fn node(&self) -> Option<Arc<Node>> {
-        self.current().map(|live| live.node)
     }
 
     async fn live(&self) -> Result<Live, Fault> {
@@ -204,33 +229,40 @@ impl Terms {
             .set_push_sender(hear);
         // RESP3: wake-ups come over the connection that the commands go over.
         let connection = self.dial.connect(address, ProtocolVersion::RESP3, &config).await?;
-        let (node, ()) = tokio::join!(self.introduce(connection.clone()), self.listen(connection.clone()));
-        let node = Arc::new(node.map_err(|error| Fault::unconnected(&error, address))?);
-        match &node.role {
-            Some(Role::Replica(master)) => {
-                let message = format!("{address} is a replica of {master}, and takes no writes; name its master");
-                Err(Fault::Unsent(ErrorKind::Unavailable, message))
-            }
-            _ => Ok(Live { connection, address: address.clone(), node, state }),
+        let (introduced, ()) = tokio::join!(self.introduce(connection.clone()), self.listen(connection.clone()));
+        let (node, knows_flags) = introduced.map_err(|error| Fault::unconnected(&error, address))?;
+        if let Some(Role::Replica(master)) = &node.role {
+            let message = format!("{address} is a replica of {master}, and takes no writes; name its master");
+            return Err(Fault::Unsent(ErrorKind::Unavailable, message));
         }
+        let standing = match &self.guard {
+            Some(guard) => Some(guard.examine(&mut connection.clone(), &node).await?),
+            None => None,
+        };
+        *state.introduced() = Some(Instant::now());
+        Ok(Live { connection, address: address.clone(), node: Arc::new(node), knows_flags, standing, state })
     }
 
-    /// Asks who it is, and tells it the scripts.
-    async fn introduce(&self, mut connection: MultiplexedConnection) -> RedisResult<Node> {
+    /// Asks who it is, and tells it the scripts; whether it knows their flags.
+    async fn introduce(&self, mut connection: MultiplexedConnection) -> RedisResult<(Node, bool)> {
         let mut first = redis::pipe();
         for section in ["server", "replication"] {
             first.cmd("INFO").arg(section);
         }
         for script in self.scripts.all() {
-            first.add_command(script.load());
+            first.add_command(script.load(true));
         }
         let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
-        for loaded in answers.split_off(2) {
-            loaded.extract_error()?;
+        let loaded = answers.split_off(2);
+        let knows_flags = loaded.into_iter().all(|answer| answer.extract_error().is_ok());
+        if !knows_flags {
+            for script in self.scripts.all() {
+                connection.send_packed_command(&script.load(false)).await?.extract_error()?;
+            }
         }
         // Without the right to ask who it is one takes it as it is.
         let said: String = answers.iter().filter_map(answer::text).collect::<Vec<_>>().join("\n");
-        Ok(Node::read(&said))
+        Ok((Node::read(&said), knows_flags))
     }
 
     async fn listen(&self, mut connection: MultiplexedConnection) {
@@ -242,12 +274,97 @@ impl Terms {
 }
 
 impl Live {
-    async fn send(mut self, commands: &[&Cmd], asking: bool) -> Answers {
+    /// Why a script is not to be run yet, if it isn't.
+    fn withholds(&self, script: &Script) -> Option<Fault> {
+        let standing = self.standing.as_ref()?;
+        let address = &self.address;
+        match script.promise {
+            Promise::Grant => standing.grants_in().map(|left| {
+                let message = format!(
+                    "{address} was started or promoted lately and grants nothing for {left:.0?} more; by then all is over \
+                     that it may have forgotten (max_ttl, restart_guard)"
+                );
+                Fault::Guarded(message)
+            }),
+            Promise::Renewal => standing.renews_in().map(|left| {
+                let message = format!("{address} was promoted lately and renews nothing for {left:.0?} more");
+                Fault::Unsent(ErrorKind::Unavailable, message)
+            }),
+            Promise::None => None,
+        }
+    }
+
+    /// Runs a script, once for each call. A server that doesn't know it is told it and asked again: it has done nothing.
+    async fn run(&self, terms: &Terms, script: &Script, calls: &[Making<'_>], asking: bool) -> Answers {
+        let session = Session {
+            knows_flags: self.knows_flags,
+            hands_over: terms.hands_over && self.standing.is_none_or(|standing| standing.grants_in().is_none()),
+        };
+        let commands: Vec<_> = calls.iter().map(|make| make(session)).collect();
+        let commands: Vec<_> = commands.iter().collect();
+        let mut answers = self.promise(terms, script, &commands, asking).await;
+        let unknown: Vec<_> = (0..commands.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
+        if !unknown.is_empty() {
+            self.send(&[&script.load(self.knows_flags)], false).await;
+            let again: Vec<_> = unknown.iter().map(|&nth| commands[nth]).collect();
+            for (nth, answer) in unknown.into_iter().zip(self.promise(terms, script, &again, asking).await) {
+                answers[nth] = answer;
+            }
+        }
+        answers
+    }
+
+    /// Sends commands, and what makes sure of their answers: before them the question who this is by now, behind them
+    /// that so many replicas have it.
+    async fn promise(&self, terms: &Terms, script: &Script, commands: &[&Cmd], asking: bool) -> Answers {
+        let who = (script.promise == Promise::Grant && self.is_to_introduce_itself()).then(|| {
+            let mut who = redis::cmd("INFO");
+            who.arg("replication");
+            who
+        });
+        let replicas = terms.replicas.filter(|_| script.promise != Promise::None);
+        let wait = replicas.map(|replicas| {
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(replicas.count).arg(u64::try_from(replicas.patience.as_millis()).unwrap_or(u64::MAX));
+            wait
+        });
+        let all: Vec<_> = who.iter().chain(commands.iter().copied()).chain(&wait).collect();
+        let mut answers = self.send(&all, asking).await;
+        let who = who.map(|_| answers.remove(0));
+        let acknowledged = wait.and_then(|_| answers.pop());
+        if let Some(Ok(said)) = &who
+            && !self.is_still(said)
+        {
+            self.state.broken.store(true, Ordering::Release);
+            let changed = format!("{} is not the master any more that it was", self.address);
+            return answers.iter().map(|_| Err(Fault::Doubtful(changed.clone()))).collect();
+        }
+        if let (Some(replicas), Some(acknowledged)) = (replicas, acknowledged) {
+            make_sure(&mut answers, script.promise, replicas, &acknowledged);
+        }
+        answers
+    }
+
+    fn is_to_introduce_itself(&self) -> bool {
+        self.standing.is_some() && self.state.introduced().is_none_or(|then| then.elapsed() > WHO_IS_IT)
+    }
+
+    /// Whether it is the master still that it was when we connected.
+    fn is_still(&self, said: &Value) -> bool {
+        *self.state.introduced() = Some(Instant::now());
+        let now = Node::read(&answer::text(said).unwrap_or_default());
+        now.replid == self.node.replid && now.role == self.node.role
+    }
+
+    async fn send(&self, commands: &[&Cmd], asking: bool) -> Answers {
         let unanswered = Unanswered { state: &self.state, since: Instant::now() };
         let sent = match commands {
-            [one] if !asking => self.connection.send_packed_command(one).await.map(|answer| vec![answer]),
+            [one] if !asking => self.connection.clone().send_packed_command(one).await.map(|answer| vec![answer]),
             many => {
-                self.connection.send_packed_commands(&pipeline(many, asking), 0, many.len() << u8::from(asking)).await
+                self.connection
+                    .clone()
+                    .send_packed_commands(&pipeline(many, asking), 0, many.len() << u8::from(asking))
+                    .await
             }
         };
         unanswered.answered(sent.is_ok());
@@ -267,6 +384,22 @@ impl Live {
     }
 }
 
+/// Takes back the promises that too few replicas have: they may be lost with this server.
+fn make_sure(answers: &mut Answers, promise: Promise, replicas: Replicas, acknowledged: &Result<Value, Fault>) {
+    let fault = match acknowledged {
+        Ok(Value::Int(count)) if *count >= i64::from(replicas.count) => return,
+        Ok(Value::Int(count)) => {
+            let wanted = replicas.count;
+            Fault::Doubtful(format!("{count} of the {wanted} replicas that wait_replicas asks for had it in time"))
+        }
+        Ok(other) => Fault::Doubtful(format!("WAIT was answered by {other:?}")),
+        Err(fault) => fault.clone(),
+    };
+    for answer in answers.iter_mut().filter(|answer| answer.as_ref().is_ok_and(|said| promise.is_in(said))) {
+        *answer = Err(fault.clone());
+    }
+}
+
 fn pipeline(commands: &[&Cmd], asking: bool) -> redis::Pipeline {
     let mut pipeline = redis::pipe();
     for &command in commands {
@@ -283,6 +416,10 @@ fn is_no_script(answer: &Result<Value, Fault>) -> bool {
 }
 
 impl State {
+    fn introduced(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.introduced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn silent_since(&self) -> MutexGuard<'_, Option<Instant>> {
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
     }

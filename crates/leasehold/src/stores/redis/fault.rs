@@ -14,6 +14,10 @@ use crate::error::{Error, ErrorKind};
 pub(super) enum Fault {
     /// Nothing was done: there was nobody to ask, or nobody who took it.
     Unsent(ErrorKind, String),
+    /// Nothing was done, since a restart guard lasts; it ends by itself.
+    Guarded(String),
+    /// It was done, and can't be relied on.
+    Doubtful(String),
     /// What the server said, or how the connection ended, once it had been asked.
     Sent(RedisError),
 }
@@ -57,6 +61,8 @@ impl From<RedisError> for Fault {
 pub(super) fn told(fault: Fault, shown: &str) -> Error {
     match fault {
         Fault::Unsent(kind, why) => Error::new(kind, format!("{shown} can't be asked: {why}")),
+        Fault::Guarded(why) => Error::new(ErrorKind::Unavailable, why).passes(),
+        Fault::Doubtful(why) => Error::new(ErrorKind::Unavailable, format!("{shown}: {why}")).maybe_applied(),
         Fault::Sent(error) => {
             let (kind, message, sure) = classified(&error, shown);
             let told = Error::new(kind, message).with_source(error);

@@ -49,6 +49,11 @@ impl Keys {
     }
 }
 
+/// Where it stands since when a server has been what it is; in a cluster in a slot of that server's, which the tag says.
+pub(super) fn since(namespace: &Namespace, identity: &str, tag: &str) -> String {
+    format!("leasehold:{}:since:{identity}:{{{tag}}}", encoded(namespace.as_str()))
+}
+
 /// Braces would move what is hashed, and `%` is what hides them.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());

@@ -15,6 +15,7 @@ mod keys;
 mod login;
 mod node;
 mod options;
+mod restart_guard;
 mod script;
 mod sentinel;
 mod servers;
@@ -28,12 +29,13 @@ use redis::{Cmd, Value};
 
 use self::answer::Fields;
 use self::bells::Bells;
-use self::connection::Terms;
+use self::connection::{Making, Session, Terms};
 use self::dial::Dial;
 use self::doctor::Info;
 use self::fault::Fault;
 use self::keys::Keys;
 use self::options::Options;
+use self::restart_guard::RestartGuard;
 use self::script::{Script, Scripts};
 use self::servers::Servers;
 use self::tls::Tls;
@@ -66,6 +68,8 @@ pub struct Redis {
     client: String,
     bells: Arc<Bells>,
     servers: Servers,
+    /// Over which claims go, and what takes them back, where each waits for replicas: it holds up what is behind it.
+    claims: Option<Servers>,
 }
 
 impl Redis {
@@ -86,23 +90,46 @@ impl Redis {
     fn with(options: Options, scripts: Arc<Scripts>, client: String, channel: Option<String>) -> Self {
         let dial = Dial { login: options.login.clone(), tls: options.tls.clone() };
         let bells = Arc::new(Bells::default());
-        let terms = Terms { dial, scripts: Arc::clone(&scripts), channel, bells: Arc::clone(&bells) };
-        let servers = Servers::new(&options.topology, terms);
-        Self { options, scripts, client, bells, servers }
+        let terms = |channel| Terms {
+            dial: dial.clone(),
+            scripts: Arc::clone(&scripts),
+            channel,
+            bells: Arc::clone(&bells),
+            guard: options.guard().map(|max_ttl| RestartGuard { namespace: options.namespace.clone(), max_ttl }),
+            replicas: options.replicas,
+            hands_over: options.hands_over(),
+        };
+        let servers = Servers::new(&options.topology, terms(channel));
+        let claims = options.replicas.is_some().then(|| Servers::new(&options.topology, terms(None)));
+        Self { options, scripts, client, bells, servers, claims }
     }
 
     fn keys(&self, name: &LockName) -> Keys {
         Keys::of(&self.options.namespace, name)
     }
 
-    fn channels(&self) -> String {
-        channels(&self.options)
+    fn key(&self, name: &LockName) -> String {
+        self.keys(name).lock().to_owned()
+    }
+
+    /// Where who comes next is told, and whether it may be given the lock along with it.
+    fn pass_on(&self, session: Session, mut call: Cmd) -> Cmd {
+        call.arg(channels(&self.options)).arg(i32::from(session.hands_over));
+        call
     }
 
     /// Runs a script for a name.
-    async fn call(&self, script: &Script, name: &LockName, command: Cmd) -> Result<Value> {
-        let key = self.keys(name).lock().to_owned();
-        let answer = self.servers.call(script, &[(key, command)], Duration::MAX).await.swap_remove(0);
+    async fn call(&self, script: &Script, name: &LockName, command: Making<'_>) -> Result<Value> {
+        self.call_over(&self.servers, script, name, command).await
+    }
+
+    /// The same, in the order of claims.
+    async fn claim(&self, script: &Script, name: &LockName, command: Making<'_>) -> Result<Value> {
+        self.call_over(self.claims.as_ref().unwrap_or(&self.servers), script, name, command).await
+    }
+
+    async fn call_over(&self, to: &Servers, script: &Script, name: &LockName, command: Making<'_>) -> Result<Value> {
+        let answer = to.call(script, &[(self.key(name), command)], Duration::MAX).await.swap_remove(0);
         answer.map_err(|fault| self.told(fault))
     }
 
@@ -116,28 +143,32 @@ impl Redis {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let mut call = self.scripts.acquire.call(&self.keys(&claim.name).all());
-        call.arg(claim.holder.to_string()).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
-        match claim.due {
-            Some(due) => call.arg(due.tick.as_unix_millis()).arg(i32::from(due.retry_failed)).arg(millis(due.keep)),
-            None => call.arg("").arg("").arg(0),
+        self.options.check_ttl(claim.ttl)?;
+        let acquire = |session| {
+            let mut call = self.scripts.acquire.call(session, &self.keys(&claim.name).all());
+            call.arg(claim.holder.to_string()).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
+            match claim.due {
+                Some(due) => call.arg(due.tick.as_unix_millis()).arg(i32::from(due.retry_failed)).arg(millis(due.keep)),
+                None => call.arg("").arg("").arg(0),
+            };
+            let Some(place) = claim.queue else {
+                call.arg("").arg("").arg("-");
+                return call;
+            };
+            call.arg(&self.client).arg(place.ticket.map_or_else(String::new, |ticket| ticket.to_string()));
+            call.arg(claim.may_be_handed_over().map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
+            call
         };
-        match claim.queue {
-            Some(place) => {
-                let sent =
-                    claim.may_be_handed_over().map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string());
-                let ticket = place.ticket.map_or_else(String::new, |ticket| ticket.to_string());
-                call.arg(&self.client).arg(ticket).arg(sent)
-            }
-            None => call.arg("").arg("").arg("-"),
-        };
-        answer::attempt(self.call(&self.scripts.acquire, &claim.name, call).await?, claim)
+        answer::attempt(self.claim(&self.scripts.acquire, &claim.name, &acquire).await?, claim)
     }
 
     /// An answer for each, in order. A call is for all of them, where no two are apart.
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let together = if self.servers.are_many() { 1 } else { leases.len() };
-        let calls: Vec<_> = leases.chunks(together).map(|leases| self.renewal(leases)).collect();
+        let renew = |leases| move |session| self.renewal(session, leases);
+        let batches: Vec<_> = leases.chunks(together).map(|leases| (leases, renew(leases))).collect();
+        let calls: Vec<(_, Making<'_>)> =
+            batches.iter().map(|(leases, renew)| (self.key(&leases[0].0.name), renew as _)).collect();
         let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
         let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
         let read = |(leases, answer): (&[(LeaseKey, Duration)], std::result::Result<Value, Fault>)| {
@@ -151,13 +182,13 @@ impl Redis {
         leases.chunks(together).zip(answers).flat_map(read).collect()
     }
 
-    fn renewal(&self, leases: &[(LeaseKey, Duration)]) -> (String, Cmd) {
+    fn renewal(&self, session: Session, leases: &[(LeaseKey, Duration)]) -> Cmd {
         let keys: Vec<_> = leases.iter().flat_map(|(lease, _)| self.keys(&lease.name).for_renewal()).collect();
-        let mut call = self.scripts.renew.call(&keys);
+        let mut call = self.scripts.renew.call(session, &keys);
         for (lease, ttl) in leases {
             call.arg(lease.holder.to_string()).arg(millis(*ttl));
         }
-        (keys[0].clone(), call)
+        call
     }
 
     async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
@@ -167,15 +198,18 @@ impl Redis {
             Some(Verdict::Failed) => ("failed", 0),
             Some(Verdict::NotStarted) => ("unstarted", 0),
         };
-        let mut call = self.scripts.release.call(&self.keys(&lease.name).all());
-        call.arg(lease.holder.to_string()).arg(millis(how.keep_for)).arg(verdict).arg(tick).arg(self.channels());
-        let freed = self.call(&self.scripts.release, &lease.name, call).await?;
+        let release = |session| {
+            let mut call = self.scripts.release.call(session, &self.keys(&lease.name).all());
+            call.arg(lease.holder.to_string()).arg(millis(how.keep_for)).arg(verdict).arg(tick);
+            self.pass_on(session, call)
+        };
+        let freed = self.call(&self.scripts.release, &lease.name, &release).await?;
         Ok(if freed == Value::Int(1) { Release::Released } else { Release::NotHeld })
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
-        let call = self.scripts.inspect.call(&self.keys(name).all());
-        answer::holding(self.call(&self.scripts.inspect, name, call).await?, name)
+        let inspect = |session| self.scripts.inspect.call(session, &self.keys(name).all());
+        answer::holding(self.call(&self.scripts.inspect, name, &inspect).await?, name)
     }
 
     /// Every name there is a companion of, at each master a page at a time.
@@ -221,7 +255,12 @@ impl std::fmt::Debug for Redis {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Redis {
     fn traits(&self) -> Traits {
-        Traits { kind: "redis", smallest_ttl: Duration::from_secs(1), wake_ups: true, hands_over: true }
+        Traits {
+            kind: "redis",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: true,
+            hands_over: self.options.hands_over(),
+        }
     }
 
     fn tables(&self) -> Option<Tables> {
@@ -240,9 +279,12 @@ impl Store for Redis {
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let mut call = self.scripts.leave.call(&self.keys(&waiter.name).all());
-            call.arg(waiter.holder.to_string()).arg(self.channels());
-            self.call(&self.scripts.leave, &waiter.name, call).await.map(drop)
+            let leave = |session| {
+                let mut call = self.scripts.leave.call(session, &self.keys(&waiter.name).all());
+                call.arg(waiter.holder.to_string());
+                self.pass_on(session, call)
+            };
+            self.claim(&self.scripts.leave, &waiter.name, &leave).await.map(drop)
         })
     }
 
@@ -287,10 +329,13 @@ impl Store for Redis {
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(async move {
-            let mut call = self.scripts.revoke.call(&self.keys(name).all());
-            call.arg(holder.map_or(String::new(), |holder| holder.to_string()));
-            call.arg(if how == Revoke::Now { "now" } else { "gently" }).arg(self.channels());
-            answer::holding(self.call(&self.scripts.revoke, name, call).await?, name)
+            let revoke = |session| {
+                let mut call = self.scripts.revoke.call(session, &self.keys(name).all());
+                call.arg(holder.map_or_else(String::new, |holder| holder.to_string()));
+                call.arg(if how == Revoke::Now { "now" } else { "gently" });
+                self.pass_on(session, call)
+            };
+            answer::holding(self.call(&self.scripts.revoke, name, &revoke).await?, name)
         })
     }
 

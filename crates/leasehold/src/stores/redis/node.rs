@@ -4,12 +4,15 @@ use std::time::Duration;
 
 /// What `INFO` said when we connected. A user without the right to ask knows nothing of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "the restart guard reads what nobody else does")]
 pub(super) struct Node {
     /// Another one after each start.
     pub run_id: Option<String>,
     /// Another one after each promotion.
     pub replid: Option<String>,
+    /// That of the master that it was a replica of, or was itself before a restart: nothing but zeros if there was none.
+    pub replid2: Option<String>,
+    /// How many follow it.
+    pub replicas: Option<u64>,
     pub role: Option<Role>,
     pub uptime: Option<Duration>,
     pub version: Option<String>,
@@ -41,11 +44,31 @@ impl Node {
         Self {
             run_id: get("run_id"),
             replid: get("master_replid"),
+            replid2: get("master_replid2"),
+            replicas: get("connected_slaves").and_then(|count| count.parse().ok()),
             role,
             uptime,
             version: get("redis_version"),
             mode: get("redis_mode"),
         }
+    }
+}
+
+impl Node {
+    /// Another one after each start and each promotion.
+    pub fn identity(&self) -> Option<String> {
+        Some(format!("{}-{}", self.run_id.as_ref()?, self.replid.as_ref()?))
+    }
+
+    /// For how long it has been a master, where that can be told: since its start, if it never was anything else.
+    pub fn master_for_at_least(&self) -> Option<Duration> {
+        let was_nothing_else = self.replid2.as_ref()?.bytes().all(|digit| digit == b'0');
+        // It counts in whole seconds.
+        self.uptime.filter(|_| was_nothing_else).map(|uptime| uptime.saturating_sub(Duration::from_secs(1)))
+    }
+
+    pub fn is_in_a_cluster(&self) -> bool {
+        self.mode.as_deref() == Some("cluster")
     }
 }
 

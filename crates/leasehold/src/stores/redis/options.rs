@@ -1,8 +1,10 @@
 //! What the URL of a Redis store says.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::address::Address;
+use super::connection::Replicas;
 use super::login::{Login, Password};
 use super::tls::Tls;
 use crate::error::{Error, Result};
@@ -16,9 +18,21 @@ pub(super) struct Options {
     pub login: Login,
     pub tls: Option<Tls>,
     pub namespace: Namespace,
+    /// Whether there is a restart guard, if that was said.
+    restart_guard: Option<bool>,
+    /// The largest TTL, where there is one.
+    max_ttl: Duration,
+    pub replicas: Option<Replicas>,
     /// The URL, fit to be shown.
     pub shown: String,
 }
+
+/// The largest TTL under a restart guard, if nothing is said of it: for so long nobody is granted anything after a
+/// failover.
+const MAX_TTL: Duration = Duration::from_secs(60);
+
+/// For how long replicas are waited for, at the most: it holds up the claims behind it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How the servers stand to one another.
 #[derive(Clone)]
@@ -28,7 +42,7 @@ pub(super) enum Topology {
     Cluster { seeds: Vec<Address> },
 }
 
-const ALL: &str = "namespace, db, user, pass, password_file; with rediss ca, cert, key; \
+const ALL: &str = "namespace, restart_guard, max_ttl, wait_replicas, db, user, pass, password_file; with rediss ca, cert, key; \
                    with sentinels sentinel_user, sentinel_password, sentinel_password_file";
 
 const PORT: u16 = 6379;
@@ -38,6 +52,9 @@ const PORT_OF_SENTINELS: u16 = 26379;
 #[derive(Default)]
 struct Given {
     namespace: Namespace,
+    restart_guard: Option<bool>,
+    max_ttl: Option<Duration>,
+    replicas: Option<Replicas>,
     login: Login,
     has_db: bool,
     ca: Option<PathBuf>,
@@ -93,7 +110,44 @@ impl Options {
             }
             _ => return Err(no_url(front)),
         };
-        Ok(Self { topology, login: given.login, tls, namespace: given.namespace, shown: shown.to_owned() })
+        let options = Self {
+            topology,
+            login: given.login,
+            tls,
+            namespace: given.namespace,
+            restart_guard: given.restart_guard,
+            max_ttl: given.max_ttl.unwrap_or(MAX_TTL),
+            replicas: given.replicas,
+            shown: shown.to_owned(),
+        };
+        if given.max_ttl.is_some() && options.guard().is_none() {
+            return Err("has the option max_ttl, which is for the restart guard; write restart_guard=on for one".into());
+        }
+        Ok(options)
+    }
+
+    /// The largest TTL, if there is a restart guard: where another server may take over, unless it was said otherwise.
+    pub fn guard(&self) -> Option<Duration> {
+        let is_on = self.restart_guard.unwrap_or(!matches!(self.topology, Topology::One(_)));
+        is_on.then_some(self.max_ttl)
+    }
+
+    /// A lease that lasts longer than the guard would not be covered by it.
+    pub fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        match self.guard() {
+            Some(max_ttl) if ttl > max_ttl => Err(Error::invalid(format!(
+                "a TTL of {ttl:?} is more than the {max_ttl:?} after which the restart guard of {} lets go; take a shorter \
+                 one, or add max_ttl={} to the store's URL everywhere (nobody is granted anything for so long after a failover)",
+                self.shown,
+                ttl.as_secs_f64().ceil()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a release may grant the lock to who waits for it: not where each grant is to be waited for.
+    pub fn hands_over(&self) -> bool {
+        self.replicas.is_none()
     }
 }
 
@@ -112,6 +166,9 @@ impl Given {
         let path = || decoded(value).map(PathBuf::from);
         match option {
             "namespace" => self.namespace = Namespace::new(value).map_err(|error| format!("is wrong: {error}"))?,
+            "restart_guard" => self.restart_guard = Some(on_or_off(value)?),
+            "max_ttl" => self.max_ttl = Some(seconds(value)?),
+            "wait_replicas" => self.replicas = replicas(value)?,
             "db" => self.take_db(value)?,
             "user" => self.login.user = Some(text()?),
             "pass" => self.login.password = Password::Given(text()?),
@@ -176,6 +233,25 @@ impl Given {
         tls.certificates().map_err(|why| format!("is wrong: {why}"))?;
         Ok(Some(tls))
     }
+}
+
+fn on_or_off(value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("has restart_guard={value:?}; write on or off")),
+    }
+}
+
+fn seconds(value: &str) -> Result<Duration, String> {
+    let seconds = value.parse().ok().filter(|seconds| (1..=86400).contains(seconds));
+    let wrong = || format!("has max_ttl={value:?}; write a number of seconds, from 1 to 86400");
+    seconds.map(Duration::from_secs).ok_or_else(wrong)
+}
+
+fn replicas(value: &str) -> Result<Option<Replicas>, String> {
+    let count = value.parse().map_err(|_| format!("has wait_replicas={value:?}; write how many, for example 1"))?;
+    Ok((count > 0).then_some(Replicas { count, patience: PATIENCE }))
 }
 
 fn no_url(front: &str) -> String {

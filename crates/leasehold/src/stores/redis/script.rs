@@ -1,10 +1,38 @@
 //! The scripts: one for each operation, called by their hash.
 
-/// A script and its hash.
+use super::connection::Session;
+
+/// A script, as servers know it that understand its first line, and as the others do.
 #[derive(Debug)]
 pub(super) struct Script {
-    code: String,
+    pub promise: Promise,
+    flagged: Code,
+    plain: Code,
+}
+
+/// A text and its hash.
+#[derive(Debug)]
+struct Code {
+    text: String,
     hash: String,
+}
+
+/// What a script's answer promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Promise {
+    Grant,
+    Renewal,
+    None,
+}
+
+impl Promise {
+    /// Whether an answer holds one.
+    pub fn is_in(self, answer: &redis::Value) -> bool {
+        match (self, answer) {
+            (Self::Grant, redis::Value::Array(fields)) => fields.first() == Some(&redis::Value::Int(1)),
+            (promise, _) => promise == Self::Renewal,
+        }
+    }
 }
 
 /// The scripts of a store.
@@ -19,10 +47,15 @@ pub(super) struct Scripts {
 }
 
 macro_rules! script {
-    ($file:literal) => {
-        Script::new(include_str!(concat!("scripts/", $file)))
+    ($file:literal, $promise:ident, $flags:expr) => {
+        Script::new(Promise::$promise, $flags, include_str!(concat!("scripts/", $file)))
     };
 }
+
+/// The first line (Redis 7 and later): with one, a replica answers READONLY before the script begins, and not what it
+/// happens to know; and a server that is full refuses all but those which may write all the same.
+const FLAGS: &str = "#!lua";
+const WHEN_FULL_TOO: &str = " flags=allow-oom";
 
 /// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
 /// done before it needs them doesn't pay for making the functions.
@@ -33,12 +66,12 @@ const PARTS: [(&str, &str); 2] =
 impl Scripts {
     pub fn new() -> Self {
         Self {
-            acquire: script!("acquire.lua"),
-            leave: script!("leave.lua"),
-            renew: script!("renew.lua"),
-            release: script!("release.lua"),
-            inspect: script!("inspect.lua"),
-            revoke: script!("revoke.lua"),
+            acquire: script!("acquire.lua", Grant, ""),
+            leave: script!("leave.lua", None, WHEN_FULL_TOO),
+            renew: script!("renew.lua", Renewal, WHEN_FULL_TOO),
+            release: script!("release.lua", None, WHEN_FULL_TOO),
+            inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
+            revoke: script!("revoke.lua", None, WHEN_FULL_TOO),
         }
     }
 
@@ -48,22 +81,32 @@ impl Scripts {
 }
 
 impl Script {
-    fn new(file: &str) -> Self {
-        let code = PARTS.iter().fold(format!("{START}{file}"), |code, (mark, part)| code.replace(mark, part));
-        Self { hash: redis::Script::new(&code).get_hash().to_owned(), code }
+    fn new(promise: Promise, flags: &str, file: &str) -> Self {
+        let text = PARTS.iter().fold(format!("{START}{file}"), |text, (mark, part)| text.replace(mark, part));
+        Self { promise, flagged: Code::new(format!("{FLAGS}{flags}\n{text}")), plain: Code::new(text) }
+    }
+
+    fn code(&self, knows_flags: bool) -> &Code {
+        if knows_flags { &self.flagged } else { &self.plain }
     }
 
     /// The command that makes the server know it.
-    pub fn load(&self) -> redis::Cmd {
+    pub fn load(&self, knows_flags: bool) -> redis::Cmd {
         let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD").arg(&self.code);
+        load.arg("LOAD").arg(&self.code(knows_flags).text);
         load
     }
 
     /// The command that runs it, but for the arguments.
-    pub fn call(&self, keys: &[String]) -> redis::Cmd {
+    pub fn call(&self, session: Session, keys: &[String]) -> redis::Cmd {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.hash).arg(keys.len()).arg(keys);
+        call.arg(&self.code(session.knows_flags).hash).arg(keys.len()).arg(keys);
         call
+    }
+}
+
+impl Code {
+    fn new(text: String) -> Self {
+        Self { hash: redis::Script::new(&text).get_hash().to_owned(), text }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::cluster::Cluster;
-use super::connection::{Answers, Link, Place, Terms};
+use super::connection::{Answers, Link, Making, Place, Terms};
 use super::dial::Dial;
 use super::fault::Fault;
 use super::options::Topology;
@@ -36,10 +36,10 @@ impl Servers {
 
     /// Runs a script, once for each call; a call is with the key that says where it belongs. Calls to several servers
     /// are given up after `limit`, each on its own: one that hangs keeps no answer of the others back.
-    pub async fn call(&self, script: &Script, calls: &[(String, Cmd)], limit: Duration) -> Answers {
+    pub async fn call(&self, script: &Script, calls: &[(String, Making<'_>)], limit: Duration) -> Answers {
         match self {
             Self::One(link) => {
-                let commands: Vec<_> = calls.iter().map(|(_, command)| command).collect();
+                let commands: Vec<_> = calls.iter().map(|(_, command)| *command).collect();
                 link.call(script, &commands, false).await
             }
             Self::Cluster(cluster) => cluster.call(script, calls, limit).await,

@@ -83,13 +83,13 @@ end
 
 -- Something of the name is free: hands the lock over to the first who waits, or wakes as many as there are permits.
 -- Who doesn't hear it is not given it, for it may be dead: it will look, or be forgotten.
-local function pass_on(prefix)
+local function pass_on(prefix, hands_over)
   local h = call('HMGET', K[2], 'q', 'n', 't')
   if not h[1] then return end
   if h[2] == '1' then
     local first = call('EXISTS', K[1]) == 0 and waiters(1)[1]
     if not first then return end
-    if first.sent == '-' then
+    if first.sent == '-' or hands_over ~= '1' then
       ring(prefix, first, '- - -')
       return
     end

@@ -1,5 +1,5 @@
--- ARGV holder rest verdict(''|'done'|'failed'|'unstarted') tick channel-prefix     1 freed · 0 not this holder's
-local holder, rest, verdict, tick, prefix = A[1], tonumber(A[2]), A[3], A[4], A[5]
+-- ARGV holder rest verdict(''|'done'|'failed'|'unstarted') tick channel-prefix hands-over(1|0)     1 freed · 0 not this holder's
+local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
 
 -- Most releases have nothing to say, and nobody who waits for them.
 local plain = rest == 0 and verdict == '' and call('GET', K[1]) == holder
@@ -11,7 +11,7 @@ end
 --@common
 
 if plain then
-  pass_on(prefix)
+  pass_on(A[5], A[6])
   return 1
 end
 judge(holder, verdict, tick)
@@ -22,5 +22,5 @@ if verdict ~= '' then
   if h[2] then call('HSET', K[2], 'f', text(now + h[2])) end
 end
 if not free(holder, rest) then return 0 end
-if rest == 0 then pass_on(prefix) end
+if rest == 0 then pass_on(A[5], A[6]) end
 return 1
