@@ -56,4 +56,14 @@ mod on_a_server {
     }
 
     conformance!(redis, redis());
+
+    /// A store over the keys of other libraries: one holder for each lock, and no namespaces.
+    fn compat(library: &str) -> Subject {
+        let server = Redis::start();
+        let store = leasehold::stores::open(&format!("{}?compat={library}", server.url()));
+        Subject::new(store.expect("the URL is right")).keeping(server)
+    }
+
+    conformance!(redis_beside_others, one_holder, compat("plain"));
+    conformance!(redis_beside_python_redis_lock, one_holder, compat("python-redis-lock"));
 }

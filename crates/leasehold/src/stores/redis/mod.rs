@@ -8,6 +8,7 @@ mod bells;
 mod connection;
 mod doctor;
 mod fault;
+mod format;
 mod keys;
 mod options;
 mod script;
@@ -34,7 +35,8 @@ use crate::tick::Verdict;
 
 /// A store in one Redis server.
 ///
-/// `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`; options: `namespace=NAME`.
+/// `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`; options: `namespace=NAME`, or
+/// `compat=LIBRARY` to lock the keys of another library together with its workers.
 pub struct Redis {
     options: Options,
     scripts: Arc<Scripts>,
@@ -64,7 +66,7 @@ impl Redis {
     }
 
     fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(&self.options.namespace, name)
+        Keys::of(self.options.format, &self.options.namespace, name)
     }
 
     fn channels(&self) -> String {
@@ -80,6 +82,7 @@ impl Redis {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        self.options.format.admits(claim)?;
         let mut call = self.scripts.acquire.call(&self.keys(&claim.name).all());
         call.arg(claim.holder.to_string()).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
         match claim.due {
@@ -90,7 +93,8 @@ impl Redis {
             Some(place) => call.arg(&self.client).arg(place.ticket.map_or(String::new(), |ticket| ticket.to_string())),
             None => call.arg("").arg(""),
         };
-        answer::attempt(self.call(&self.scripts.acquire, call).await?, claim)
+        let attempt = answer::attempt(self.call(&self.scripts.acquire, call).await?, claim)?;
+        if self.options.format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
     }
 
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Result<Vec<Renewal>> {
@@ -133,10 +137,14 @@ impl Redis {
         let (mut names, mut cursor) = (Vec::new(), String::from("0"));
         loop {
             let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(Keys::pattern(&self.options.namespace)).arg("COUNT").arg(1000);
+            scan.arg(&cursor)
+                .arg("MATCH")
+                .arg(Keys::pattern(self.options.format, &self.options.namespace))
+                .arg("COUNT")
+                .arg(1000);
             let (next, page): (String, Vec<String>) = redis::from_redis_value(self.ask(&scan).await?)
                 .map_err(|e| fault::told(e.into(), &self.options.shown))?;
-            names.extend(page.iter().filter_map(|companion| Keys::name_in(companion)));
+            names.extend(page.iter().filter_map(|companion| Keys::name_in(self.options.format, companion)));
             if next == "0" {
                 names.sort_unstable();
                 names.dedup();
@@ -239,7 +247,8 @@ impl Store for Redis {
             let mut call = self.scripts.revoke.call(&self.keys(name).all());
             call.arg(holder.map_or(String::new(), |holder| holder.to_string()));
             call.arg(if how == Revoke::Now { "now" } else { "gently" }).arg(self.channels());
-            answer::holding(self.call(&self.scripts.revoke, call).await?, name)
+            let hit = answer::holding(self.call(&self.scripts.revoke, call).await?, name)?;
+            if how == Revoke::Gently { answer::all_could_be_told(hit) } else { Ok(hit) }
         })
     }
 

@@ -8,6 +8,7 @@
 --   KEYS[3] queue  sorted set: waiter -> ticket
 --   KEYS[4] seen   hash: waiter -> 'seen (ms) client'
 --   KEYS[5] pool   sorted set, where there are several permits: holder -> end (ms); '!' and '-' as above
+--   KEYS[6] list that the waiters of another library block on, where there is one
 local call, K, A = redis.call, KEYS, ARGV
 local DAYS_7, SLACK, ENTRY, OPEN_TICKS = 604800000, 300000, 1000, 32
 
@@ -102,6 +103,14 @@ local function count_waiters()
   return #waiters(1000000)
 end
 
+-- Wakes one who waits with python-redis-lock: KEYS[6], a list, where there is one.
+local function signal()
+  if not K[6] then return end
+  call('DEL', K[6])
+  call('LPUSH', K[6], 1)
+  call('PEXPIRE', K[6], 1000)
+end
+
 -- Wakes the first waiters, as many as there are permits free. Without the right to publish they look by themselves.
 local function wake(prefix, most)
   for _, waiter in ipairs(waiters(most)) do
@@ -137,7 +146,7 @@ local function free(holder, rest, prefix)
   local value = call('GET', K[1])
   local freed = false
   if value and (value == holder or value == '!' .. holder) then
-    if rest > 0 then call('SET', K[1], '-' .. holder, 'PX', text(rest)) else call('DEL', K[1]) end
+    if rest > 0 then call('SET', K[1], '-' .. holder, 'PX', text(rest)) else call('DEL', K[1]) signal() end
     freed = true
   else
     for _, member in ipairs({ holder, '!' .. holder }) do
