@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
+use leasehold::Holding;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
@@ -55,6 +56,9 @@ pub fn tell(message: &str) {
 
 /// `1d2h`, `3m5s`, `21s`, `850ms`: the two largest units.
 pub fn duration(duration: Duration) -> String {
+    if duration == Holding::NO_END {
+        return "no end".into();
+    }
     let seconds = duration.as_secs();
     let parts = [(seconds / 86400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let from_first: Vec<_> = parts.into_iter().skip_while(|(number, _)| *number == 0).take(2).collect();
@@ -115,6 +119,7 @@ mod tests {
         ] {
             assert_eq!(duration(Duration::from_millis(ms)), shown);
         }
+        assert_eq!(duration(Holding::NO_END), "no end");
     }
 
     #[test]

@@ -35,8 +35,8 @@ impl HolderId {
 
     /// Stands for a holder that isn't one of ours, by what it calls itself. Nobody can hold, renew or release as it.
     #[cfg(feature = "redis")]
-    pub(crate) fn foreign(name: &str) -> Self {
-        Self(name.bytes().fold(0, |id, byte| id.wrapping_mul(257).wrapping_add(u128::from(byte) + 1)))
+    pub(crate) fn foreign(name: &[u8]) -> Self {
+        Self(name.iter().fold(0, |id, &byte| id.wrapping_mul(257).wrapping_add(u128::from(byte) + 1)))
     }
 
     /// Reads what [`Display`](fmt::Display) wrote: 32 hexadecimal digits.
@@ -185,9 +185,9 @@ pub struct Holding {
     pub label: String,
     /// The token of the last grant.
     pub token: FencingToken,
-    /// How long ago it was granted.
+    /// How long ago it was granted; zero where a worker of another library holds it, who alone knows.
     pub held_for: Duration,
-    /// What is left of the TTL; zero if it is free or about to be.
+    /// What is left of the TTL; zero if it is free or about to be, [`Self::NO_END`] if there is none.
     pub remaining: Duration,
     /// An operator has revoked it: renewals are refused, it ends with its TTL or its release.
     pub revoked: bool,
@@ -203,6 +203,9 @@ pub struct Holding {
 }
 
 impl Holding {
+    /// What is left of a hold that does not end by itself: a worker of another library holds it so (`compat`).
+    pub const NO_END: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
     /// A name with these holders, which nobody waits for. Held ones come first, and of these whose lease ends first.
     pub(crate) fn of(name: LockName, permits: u32, mut holders: Vec<Holder>) -> Self {
         holders.sort_by_key(|holder| (holder.holder.is_none(), holder.remaining));

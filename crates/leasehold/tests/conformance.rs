@@ -60,7 +60,8 @@ mod on_a_server {
     /// A store in servers that all cases share, seen through two namespaces.
     fn shared(url: &str, namespaces: [&str; 2]) -> Subject {
         let [store, other] = namespaces.map(|namespace| {
-            leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the URL is right")
+            leasehold::stores::open(&format!("{url}?namespace={namespace}&restart_guard=off"))
+                .expect("the URL is right")
         });
         Subject::new(store).other_namespace(other)
     }
@@ -71,4 +72,13 @@ mod on_a_server {
     conformance!(redis_cluster, shared RedisCluster::start(), |cluster: &RedisCluster, namespaces| {
         shared(&cluster.url(), namespaces)
     });
+    /// A store over the keys of other libraries: one holder for each lock, and no namespaces.
+    fn compat(library: &str) -> Subject {
+        let server = Redis::start();
+        let store = leasehold::stores::open(&format!("{}?compat={library}", server.url()));
+        Subject::new(store.expect("the URL is right")).keeping(server)
+    }
+
+    conformance!(redis_beside_others, one_holder, compat("plain"));
+    conformance!(redis_beside_python_redis_lock, one_holder, compat("python-redis-lock"));
 }

@@ -155,7 +155,7 @@ async fn d09_what_others_put_under_a_locks_name_is_told_apart() {
     let locks = locks(&server.url()).await;
     server.command(&["SET", &key("theirs"), "redis-py", "PX", "60000"]);
     let Outcome::Contended(holding) = locks.lock("theirs").try_acquire().await.unwrap() else { panic!("it is held") };
-    assert!(holding.holder.is_some() && holding.label == "redis-py", "{holding:?}");
+    assert!(holding.holder.is_some() && holding.label == "foreign: redis-py", "{holding:?}");
     server.command(&["SET", &key("for ever"), "data"]);
     server.command(&["HSET", &key("hash"), "a", "1"]);
     for name in ["for ever", "hash"] {

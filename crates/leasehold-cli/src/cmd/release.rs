@@ -105,12 +105,16 @@ fn who(held: &Holding) -> String {
 fn refusal(held: &Holding) -> String {
     let name = &held.name;
     let left = duration(held.remaining);
+    let ends = match held.remaining {
+        Holding::NO_END => "it does not end by itself".into(),
+        _ => format!("unless renewed, it ends in {left}"),
+    };
     if held.holder.is_none() {
         return format!("nobody holds {name}, but it is kept for another {left}; --now ends that");
     }
     let (who, since) = (who(held), duration(held.held_for));
     format!(
-        "{name} is held by {who} for {since}; unless renewed, it ends in {left}. To end it:
+        "{name} is held by {who} for {since}; {ends}. To end it:
   --force  revoke it: it is renewed no more. The holder is told, stops its job and
            releases the lock; if it can't, the TTL ends it. Never do two run
   --now    free it at once: two may run until the old holder notices.

@@ -180,8 +180,14 @@ fn run_on(
 /// `conformance!(name, shared fixture, open)` makes one test of all cases, over one fixture: for servers that take
 /// long to start. `open` is given the fixture and two namespaces that only this case has, and answers the
 /// [`Subject`](crate::conformance::Subject), seen through the first.
+///
+/// `conformance!(name, one_holder, store)` leaves out the cases of locks that several may hold: for a store that refuses
+/// such claims.
 #[macro_export]
 macro_rules! conformance {
+    ($name:ident, one_holder, $store:expr) => {
+        $crate::conformance!(@one_holder tests [$name, run, $store]);
+    };
     ($name:ident, paused, $store:expr) => {
         $crate::conformance!(@all tests [$name, run_paused, $store]);
     };
@@ -192,7 +198,23 @@ macro_rules! conformance {
         $crate::conformance!(@all tests [$name, run, $store]);
     };
     (@all $how:ident [$($what:tt)*]) => {
-        $crate::conformance!(@$how [$($what)*]
+        $crate::conformance!(@one_holder $how [$($what)*]
+            // permits
+            so_many_may_hold_it no_more_of_many_are_granted a_release_frees_one_permit
+            each_permit_runs_out_on_its_own whose_lease_ends_first_is_named_first
+            revoking_one_holder_leaves_the_others revoking_one_holder_gently_stops_its_renewals_only
+            revoked_gently_it_is_not_granted_another_permit
+            revoking_all_holders_frees_all_permits holders_agree_on_the_permits fewer_permits_are_fewer
+            tokens_grow_over_all_permits the_first_so_many_waiters_are_granted
+            a_waiter_has_one_place_for_all_permits a_stranger_takes_only_the_surplus
+            a_minimum_hold_keeps_one_permit a_permits_minimum_hold_ends a_holder_keeps_its_own_permit
+            a_look_names_every_holder_once each_freed_permit_rings
+            ticks_run_beside_one_another a_tick_that_runs_elsewhere_is_held_though_permits_are_free
+            one_of_many_claims_a_tick_though_permits_are_free
+        );
+    };
+    (@one_holder $how:ident [$($what:tt)*] $($more:ident)*) => {
+        $crate::conformance!(@$how [$($what)*] $($more)*
             // grants
             exclusive contention_says_who tokens_grow_over_releases tokens_grow_over_expiry
             tokens_grow_over_revocation tokens_grow_for_a_returning_holder renewals_keep_the_token
@@ -227,7 +249,7 @@ macro_rules! conformance {
             a_newer_tick_is_granted_and_no_older_one a_tick_that_is_over_is_not_worth_waiting_for
             a_newer_tick_waits_for_the_lock a_tick_that_failed_is_over_at_most_once
             a_tick_whose_holder_died_is_over_at_most_once a_tick_that_runs_elsewhere_is_held
-            ticks_run_beside_one_another a_failed_tick_is_granted_again
+            a_failed_tick_is_granted_again
             a_dead_holders_tick_is_granted_again not_started_frees_the_tick_for_everybody
             not_started_counts_late not_started_counts_once not_started_by_another_is_harmless
             not_started_is_too_late_once_another_has_it not_started_after_done_is_harmless
@@ -241,16 +263,6 @@ macro_rules! conformance {
             a_waiter_learns_that_its_tick_is_done plain_claims_leave_ticks_alone
             the_oldest_of_too_many_is_given_up marks_of_different_names_are_apart
             a_tick_outlives_a_revocation one_of_many_claims_a_tick
-            // permits
-            so_many_may_hold_it no_more_of_many_are_granted a_release_frees_one_permit
-            each_permit_runs_out_on_its_own whose_lease_ends_first_is_named_first
-            revoking_one_holder_leaves_the_others revoking_one_holder_gently_stops_its_renewals_only
-            revoked_gently_it_is_not_granted_another_permit
-            revoking_all_holders_frees_all_permits holders_agree_on_the_permits fewer_permits_are_fewer
-            tokens_grow_over_all_permits the_first_so_many_waiters_are_granted
-            a_waiter_has_one_place_for_all_permits a_stranger_takes_only_the_surplus
-            a_minimum_hold_keeps_one_permit a_permits_minimum_hold_ends a_holder_keeps_its_own_permit
-            a_look_names_every_holder_once each_freed_permit_rings
         );
     };
     (@one_test [$name:ident, $fixture:expr, $open:expr] $($case:ident)*) => {

@@ -92,11 +92,19 @@ pub async fn a_tick_whose_holder_died_is_over_at_most_once(store: &dyn Store) {
     assert_eq!(dead.is_not_due(store, once(ticks.nth(2))).await, unfinished(ticks.nth(2)), "nor by itself");
 }
 
-/// *Marks*: a tick that is running elsewhere is `Held`, whatever the claim wants, and it says who; also if more than
-/// one may hold the lock.
+/// *Marks*: a tick that is running elsewhere is `Held`, whatever the claim wants, and it says who.
 pub async fn a_tick_that_runs_elsewhere_is_held(store: &dyn Store) {
+    it_runs_elsewhere(store, 1).await;
+}
+
+/// *Marks*: also if more than one may hold the lock.
+pub async fn a_tick_that_runs_elsewhere_is_held_though_permits_are_free(store: &dyn Store) {
+    it_runs_elsewhere(store, 3).await;
+}
+
+async fn it_runs_elsewhere(store: &dyn Store, permits: u32) {
     let ticks = Ticks::of(store).await;
-    for (permits, mode) in [(1, MODES[0]), (1, MODES[1]), (3, MODES[0]), (3, MODES[1])] {
+    for mode in MODES {
         let name = fresh_name("running");
         let a = Claimant::of_many(&name, permits);
         a.runs(store, mode(ticks.nth(1))).await;
@@ -632,28 +640,34 @@ pub async fn a_tick_outlives_a_revocation(store: &dyn Store) {
 }
 
 /// *Atomic in the store*: of many who ask for one tick at the same time, one is granted it, and the others are told that
-/// it is running; also if there are permits for all of them.
+/// it is running.
 pub async fn one_of_many_claims_a_tick(store: &dyn Store) {
-    let (handles, ticks) = (handles(store), Ticks::of(store).await);
-    for permits in [1, 32] {
-        let name = fresh_name("many for a tick");
-        for number in 1..=3 {
-            let asking = (0..32).map(|index| {
-                let (store, claimant) = (handles[index % handles.len()].clone(), Claimant::of_many(&name, permits));
-                let due = MODES[index % 2](ticks.nth(number));
-                tokio::spawn(async move { (claimant.holder, claimant.tries_for(&*store, due).await) })
-            });
-            let answers: Vec<_> = join_all(asking).await.into_iter().map(|task| task.expect("no panic")).collect();
-            let granted: Vec<_> = answers.iter().filter(|(_, told)| matches!(told, Attempt::Granted(_))).collect();
-            assert_eq!(granted.len(), 1, "{granted:?}");
-            let says: BTreeSet<_> = answers
-                .iter()
-                .filter_map(|(_, told)| if let Attempt::Held(holding) = told { Some(holders(holding)) } else { None })
-                .collect();
-            assert_eq!(says, BTreeSet::from([vec![granted[0].0]]), "everybody else is told who runs it");
-            let mut winner = Claimant::of_many(&name, permits);
-            winner.holder = granted[0].0;
-            winner.ends(store, Verdict::Done(ticks.nth(number))).await;
-        }
+    many_claim_a_tick(store, 1).await;
+}
+
+/// *Atomic in the store*: also if there are permits for all of them.
+pub async fn one_of_many_claims_a_tick_though_permits_are_free(store: &dyn Store) {
+    many_claim_a_tick(store, 32).await;
+}
+
+async fn many_claim_a_tick(store: &dyn Store, permits: u32) {
+    let (handles, ticks, name) = (handles(store), Ticks::of(store).await, fresh_name("many for a tick"));
+    for number in 1..=3 {
+        let asking = (0..32).map(|index| {
+            let (store, claimant) = (handles[index % handles.len()].clone(), Claimant::of_many(&name, permits));
+            let due = MODES[index % 2](ticks.nth(number));
+            tokio::spawn(async move { (claimant.holder, claimant.tries_for(&*store, due).await) })
+        });
+        let answers: Vec<_> = join_all(asking).await.into_iter().map(|task| task.expect("no panic")).collect();
+        let granted: Vec<_> = answers.iter().filter(|(_, told)| matches!(told, Attempt::Granted(_))).collect();
+        assert_eq!(granted.len(), 1, "{granted:?}");
+        let says: BTreeSet<_> = answers
+            .iter()
+            .filter_map(|(_, told)| if let Attempt::Held(holding) = told { Some(holders(holding)) } else { None })
+            .collect();
+        assert_eq!(says, BTreeSet::from([vec![granted[0].0]]), "everybody else is told who runs it");
+        let mut winner = Claimant::of_many(&name, permits);
+        winner.holder = granted[0].0;
+        winner.ends(store, Verdict::Done(ticks.nth(number))).await;
     }
 }

@@ -41,6 +41,14 @@ impl Fields {
         number.ok_or_else(|| unreadable(value))
     }
 
+    /// What another program may have written.
+    fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(bytes.clone()),
+            other => text(other).map(String::into_bytes).ok_or_else(|| unreadable(other)),
+        }
+    }
+
     fn text(&mut self) -> Result<String, Error> {
         let value = self.next()?;
         text(value).ok_or_else(|| unreadable(value))
@@ -56,28 +64,69 @@ impl Fields {
     fn holders(&mut self, now: i64) -> Result<Vec<Holder>, Error> {
         let mut holders = Vec::new();
         while !self.is_empty() {
-            let (who, mark, label) = (self.text()?, self.text()?, self.text()?);
+            let (who, mark, label) = (self.bytes()?, self.text()?, self.text()?);
             let (token, granted, left) = (self.number()?, self.number()?, self.number()?);
-            if mark == "?" && left < 0 {
-                return Err(Error::new(
-                    ErrorKind::Misconfigured,
-                    format!(
-                        "something of another program stands under a lock's name and never ends ({who:?}); delete it, or use another namespace"
-                    ),
-                ));
-            }
-            let held = left > 0 && mark != "-";
+            let (held, foreign) = (left != 0 && mark != "-", mark == "?");
             holders.push(Holder {
                 // Whoever isn't one of ours holds it all the same.
-                holder: held.then(|| HolderId::parse(&who).unwrap_or_else(|| HolderId::foreign(&who))),
-                label: if mark == "?" { who } else { label },
+                holder: held.then(|| ours(&who).unwrap_or_else(|| HolderId::foreign(&who))),
+                label: if foreign { shown(&who) } else { label },
                 token: FencingToken::new(token.cast_unsigned()),
-                held_for: millis(now - granted),
-                remaining: millis(left),
+                held_for: if foreign { Duration::ZERO } else { millis(now - granted) },
+                remaining: if left < 0 { Holding::NO_END } else { millis(left) },
                 revoked: mark == "!" && held,
             });
         }
         Ok(holders)
+    }
+}
+
+fn ours(value: &[u8]) -> Option<HolderId> {
+    std::str::from_utf8(value).ok().and_then(HolderId::parse)
+}
+
+/// A holder that isn't one of ours, by what it wrote: a text, or bytes of whatever kind.
+fn shown(value: &[u8]) -> String {
+    const MOST: usize = 100;
+    let text = match std::str::from_utf8(value) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => value.iter().take(MOST).fold(String::from("0x"), |text, byte| format!("{text}{byte:02x}")),
+    };
+    let cut = if text.chars().count() > MOST { "…" } else { "" };
+    format!("foreign: {}{cut}", text.chars().take(MOST).collect::<String>())
+}
+
+/// Our grants have tokens, those of other libraries have none.
+fn is_foreign(holder: Option<HolderId>, token: FencingToken) -> bool {
+    holder.is_some() && token == FencingToken::default()
+}
+
+/// Under a key of our own form a stranger without an end is no holder but data, and would be waited for in vain.
+pub(super) fn without_strangers(attempt: Attempt) -> Result<Attempt, Error> {
+    match &attempt {
+        Attempt::Held(held) if is_foreign(held.holder, held.token) && held.remaining == Holding::NO_END => {
+            Err(Error::new(
+                ErrorKind::Misconfigured,
+                format!(
+                    "something of another program stands under a lock's name and never ends ({}); delete it, or use another namespace",
+                    held.label
+                ),
+            ))
+        }
+        _ => Ok(attempt),
+    }
+}
+
+/// A holder of another library does not look whether it is to stop, and deletes nothing but its own value: marked as
+/// revoked its key would stay until its end, and for ever if it has none.
+pub(super) fn all_could_be_told(hit: Option<Holding>) -> Result<Option<Holding>, Error> {
+    match hit {
+        Some(held) if is_foreign(held.holder, held.token) => Err(Error::invalid(format!(
+            "{} is held by a worker of another library ({}), which can't be asked to stop: stop it where it runs, or free \
+             the lock at once (--now), and until it is done two may run",
+            held.name, held.label
+        ))),
+        hit => Ok(hit),
     }
 }
 
@@ -155,4 +204,57 @@ pub(super) fn holding(value: Value, name: &LockName) -> Result<Option<Holding>, 
 
 fn tick(millis: i64) -> Tick {
     Tick::from_unix_millis(millis).unwrap_or(Tick::ONLY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer about a name that has this value, which isn't one of ours.
+    fn held_by(value: &[u8], left: i64) -> Holding {
+        let text = |text: &str| Value::BulkString(text.into());
+        let now = text("1790000000000");
+        let told = vec![Value::Int(0), text("1"), now, Value::BulkString(value.into())];
+        let rest = [text("?"), text(""), text("0"), text("0"), Value::Int(left)];
+        let answer = Value::Array(told.into_iter().chain(rest).collect());
+        holding(answer, &LockName::new("job").unwrap()).unwrap().unwrap()
+    }
+
+    /// In the forms that the libraries write.
+    #[test]
+    fn values_of_other_libraries_are_shown_as_what_they_are() {
+        let long = "x".repeat(1000);
+        for (value, shown) in [
+            ("6f1ed002ab5595859014ebf0951522d9".as_bytes(), "6f1ed002ab5595859014ebf0951522d9"), // redis-py, node-redlock
+            (b"3q2+7wAAAAAAAAAAAAAAAA==", "3q2+7wAAAAAAAAAAAAAAAA=="),                           // redsync
+            (b"1n0kDmc9UeGcE9UGSL0h+s6y", "1n0kDmc9UeGcE9UGSL0h+s6y"),                           // python-redis-lock
+            (b"9d4f5b7e-3c5a-4a38-9a39-0f1d2c3b4a59", "9d4f5b7e-3c5a-4a38-9a39-0f1d2c3b4a59"), // redlock-rb, pottery, semaphore
+            (
+                b"\x21\xff\x00\x1b[2J\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8b\x8c", // rslock
+                "0x21ff001b5b324a808182838485868788898a8b8c",
+            ),
+            (b"", ""),
+            (b"ADDED:\n", "0x41444445443a0a"),
+            (long.as_bytes(), &format!("{}…", &long[..100])),
+        ] {
+            let held = held_by(value, 5000);
+            assert_eq!(held.label, format!("foreign: {shown}"));
+            assert!(held.holder.is_some() && held.held_for.is_zero() && !held.revoked, "{held:?}");
+            assert_eq!(held.remaining, Duration::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn a_holder_without_an_end_is_one() {
+        let held = held_by(b"for ever", -1);
+        assert!(held.holder.is_some() && held.remaining == Holding::NO_END && held.free_in() == Holding::NO_END);
+        assert!(without_strangers(Attempt::Held(held.clone())).is_err());
+        let error = all_could_be_told(Some(held)).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("--now"), "{error}");
+    }
+
+    #[test]
+    fn different_bytes_are_different_holders() {
+        assert_ne!(held_by(b"\xff\x01", 1).holder, held_by(b"\xfe\x01", 1).holder);
+    }
 }

@@ -15,6 +15,7 @@ use redis::{ErrorKind as Kind, RedisError, ServerErrorKind, Value};
 use super::address::Address;
 use super::connection::{Answers, Link, Making, Place, Terms};
 use super::fault::Fault;
+use super::keys;
 use super::script::Script;
 use crate::error::ErrorKind;
 
@@ -313,12 +314,12 @@ pub(super) fn tag_of(slot: u16) -> String {
     (0_u32..).map(|number| number.to_string()).find(|tag| slot_of(tag) == slot).expect("the hash reaches all slots")
 }
 
-/// The slot of one of our keys: of what stands in its braces.
 fn slot_of(key: &str) -> u16 {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
     // CRC-16/XMODEM. The client library has it only together with its cluster client.
     let step = |crc: u16| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-    let crc = tag.bytes().fold(0_u16, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| step(crc)));
+    let crc = keys::hashed(key)
+        .bytes()
+        .fold(0_u16, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| step(crc)));
     crc % SLOTS
 }
 

@@ -153,8 +153,9 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
         return (ErrorKind::Unavailable, format!("{shown} is busy with somebody's script ({detail})"), true);
     }
     if says("WRONGTYPE") {
-        let message =
-            format!("{shown} has something else under a lock's name; delete it or use another namespace ({detail})");
+        let message = format!(
+            "{shown} has something else under a lock's name; delete it, or use another name or another namespace ({detail})"
+        );
         return (ErrorKind::Misconfigured, message, false); // a script may have come half-way
     }
     (ErrorKind::Internal, format!("{shown} answered with an error ({detail})"), false)

@@ -1,16 +1,28 @@
 //! Where a name is in Redis.
 
+use super::format::{BESIDE, Format};
 use crate::name::{LockName, Namespace};
 
-/// The keys of a name: all in one slot, for the braces mark what is hashed.
+/// The keys of a name.
+///
+/// Ours share a slot, for the braces mark what is hashed. So do those beside a foreign one wherever that can be.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     lock: String,
+    /// What the names of the keys beside it begin with.
+    beside: String,
+    /// The list that the waiters of another library block on.
+    signal: Option<String>,
 }
 
 impl Keys {
-    pub fn of(namespace: &Namespace, name: &LockName) -> Self {
-        Self { lock: format!("leasehold:{}:{{{}}}", encoded(namespace.as_str()), encoded(name.as_str())) }
+    pub fn of(format: Format, namespace: &Namespace, name: &LockName) -> Self {
+        let Format::Compat(library) = format else {
+            let lock = format!("leasehold:{}:{{{}}}", encoded(namespace.as_str()), encoded(name.as_str()));
+            return Self { beside: format!("{lock}:"), lock, signal: None };
+        };
+        let lock = format!("{}{name}", library.prefix);
+        Self { beside: beside(&lock), lock, signal: library.signal.map(|signal| format!("{signal}{name}")) }
     }
 
     /// The lock's own.
@@ -19,19 +31,32 @@ impl Keys {
     }
 
     /// All, in the order in which the scripts name them.
-    pub fn all(&self) -> [String; 5] {
-        let lock = &self.lock;
-        [lock.clone(), format!("{lock}:h"), format!("{lock}:q"), format!("{lock}:w"), format!("{lock}:p")]
+    pub fn all(&self) -> Vec<String> {
+        let companions = ["h", "q", "w", "p"].map(|companion| self.companion(companion));
+        let lock = [self.lock.clone()];
+        lock.into_iter().chain(companions).chain(self.signal.clone()).collect()
     }
 
     /// Those that a renewal needs.
     pub fn for_renewal(&self) -> [String; 3] {
-        let [lock, hash, _, _, pool] = self.all();
-        [lock, hash, pool]
+        [self.lock.clone(), self.companion("h"), self.companion("p")]
+    }
+
+    fn companion(&self, companion: &str) -> String {
+        format!("{}{companion}", self.beside)
+    }
+
+    /// Whether a cluster has all of them in one slot, as its scripts want them.
+    #[allow(dead_code, reason = "for the cluster")]
+    pub fn share_a_slot(&self) -> bool {
+        self.all().iter().all(|key| hashed(key) == hashed(&self.lock))
     }
 
     /// What the names' companions look like, for a search. A namespace may have characters that a pattern has, too.
-    pub fn pattern(namespace: &Namespace) -> String {
+    pub fn pattern(format: Format, namespace: &Namespace) -> String {
+        if !format.is_own() {
+            return format!("*{BESIDE}h"); // A prefix may stand behind a brace or not.
+        }
         let mut pattern = String::from("leasehold:");
         for c in encoded(namespace.as_str()).chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '\\') {
@@ -43,15 +68,32 @@ impl Keys {
     }
 
     /// The name that a companion belongs to.
-    pub fn name_in(companion: &str) -> Option<LockName> {
-        let (_, rest) = companion.split_once('{')?;
-        LockName::new(&decoded(rest.strip_suffix("}:h")?)).ok()
+    pub fn name_in(format: Format, companion: &str) -> Option<LockName> {
+        let Format::Compat(library) = format else {
+            let (_, rest) = companion.split_once('{')?;
+            return LockName::new(&decoded(rest.strip_suffix("}:h")?)).ok();
+        };
+        let beside = companion.strip_suffix("h")?.strip_suffix(BESIDE)?;
+        let lock = beside.strip_suffix(':').or_else(|| beside.strip_prefix('{')?.strip_suffix('}'))?;
+        LockName::new(lock.strip_prefix(library.prefix)?).ok()
     }
 }
 
 /// Where it stands since when a server has been what it is; in a cluster in a slot of that server's, which the tag says.
 pub(super) fn since(namespace: &Namespace, identity: &str, tag: &str) -> String {
     format!("leasehold:{}:since:{identity}:{{{tag}}}", encoded(namespace.as_str()))
+}
+
+/// What the names of the keys beside a foreign one begin with. Two keys, such as `job` and `{job}`, must not meet there:
+/// hence one colon more where it stands as it is.
+fn beside(lock: &str) -> String {
+    if hashed(lock) == lock && !lock.contains('}') { format!("{{{lock}}}{BESIDE}") } else { format!("{lock}:{BESIDE}") }
+}
+
+/// What of a key decides on its slot: all, or what stands in its first braces, if that is anything.
+pub(super) fn hashed(key: &str) -> &str {
+    let within = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    within.map(|(within, _)| within).filter(|within| !within.is_empty()).unwrap_or(key)
 }
 
 /// Braces would move what is hashed, and `%` is what hides them.
@@ -76,14 +118,93 @@ fn decoded(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const NAMES: [&str; 14] = [
+        "job",
+        "{job}",
+        "a{b}c",
+        "a{b",
+        "a}b",
+        "a}{b",
+        "{}x",
+        "%7B",
+        "100%",
+        "{}",
+        "a:h",
+        "}:h",
+        "job:",
+        "*?[ä/ö ü]\\",
+    ];
+
+    fn keys(compat: &str, name: &str) -> Keys {
+        Keys::of(Format::compat(compat).unwrap(), &Namespace::default(), &LockName::new(name).unwrap())
+    }
+
     #[test]
     fn names_come_back_as_they_were() {
-        let namespace = Namespace::default();
-        for name in ["job", "a{b}c", "%7B", "100%", "%257D", "{}", "a:h", "}:h", "ä/ö ü"] {
-            let name = LockName::new(name).unwrap();
-            let keys = Keys::of(&namespace, &name);
-            assert_eq!(Keys::name_in(&keys.all()[1]).as_ref(), Some(&name), "{keys:?}");
+        for format in [Format::Own, Format::compat("plain").unwrap(), Format::compat("python-redis-lock").unwrap()] {
+            let mut seen = std::collections::HashSet::new();
+            for name in NAMES {
+                let name = LockName::new(name).unwrap();
+                let keys = Keys::of(format, &Namespace::default(), &name);
+                assert_eq!(Keys::name_in(format, &keys.all()[1]).as_ref(), Some(&name), "{keys:?}");
+                assert!(keys.all().into_iter().all(|key| seen.insert(key)), "no key is two names': {keys:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ours_share_a_slot_whatever_the_name() {
+        for name in NAMES {
+            let keys = Keys::of(Format::Own, &Namespace::default(), &LockName::new(name).unwrap());
             assert_eq!(keys.lock().matches(['{', '}']).count(), 2, "{keys:?}");
+            assert!(keys.share_a_slot(), "{keys:?}");
+        }
+    }
+
+    /// As the libraries' own sources make them.
+    #[test]
+    fn the_keys_of_other_libraries() {
+        for (library, key) in [
+            ("plain", "job"),
+            ("redis-py", "job"),
+            ("python-redis-lock", "lock:job"),
+            ("pottery", "redlock:job"),
+            ("node-redlock", "job"),
+            ("redis-semaphore", "mutex:job"),
+            ("rslock", "job"),
+            ("redsync", "job"),
+            ("redlock-rb", "job"),
+            ("redlock-net", "redlock:job"),
+        ] {
+            let keys = keys(library, "job").all();
+            assert_eq!(keys[..3], [key.into(), format!("{{{key}}}:leasehold:h"), format!("{{{key}}}:leasehold:q")]);
+            let signal = (library == "python-redis-lock").then(|| String::from("lock-signal:job"));
+            assert_eq!(keys.get(5), signal.as_ref());
+        }
+        assert_eq!(keys("redis-semaphore", "{a}:1").all()[1], "mutex:{a}:1::leasehold:h");
+    }
+
+    #[test]
+    fn which_foreign_keys_can_be_used_in_a_cluster() {
+        for (name, shares) in [
+            ("job", true),
+            ("a{b}c", true),
+            ("a{b", true),
+            ("{}", false), // all of it is hashed, and no name around it has that in its braces
+            ("a}b", false),
+            ("a}{b", false),
+        ] {
+            assert_eq!(keys("plain", name).share_a_slot(), shares, "{name}");
+        }
+        assert!(!keys("python-redis-lock", "job").share_a_slot(), "its signal is in another slot");
+        assert!(keys("python-redis-lock", "{job}").share_a_slot());
+    }
+
+    #[test]
+    fn companions_of_others_are_not_taken_for_ones_own() {
+        let mutex = Format::compat("redis-semaphore").unwrap();
+        for companion in ["{job}:leasehold:h", "{mutex:job}:leasehold:q", "leasehold:default:{job}:h", "mutex:job"] {
+            assert_eq!(Keys::name_in(mutex, companion), None, "{companion}");
         }
     }
 }

@@ -11,6 +11,7 @@ mod connection;
 mod dial;
 mod doctor;
 mod fault;
+mod format;
 mod keys;
 mod login;
 mod node;
@@ -60,7 +61,9 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// With `rediss` for `redis` all of it goes over TLS. Options: `namespace=NAME`; `password_file=FILE`; `ca=FILE` (who
 /// signs the servers, instead of whom the system trusts), `cert=FILE&key=FILE` (what we show them);
 /// `sentinel_user=USER`, `sentinel_password=PASSWORD`, `sentinel_password_file=FILE`. Files are in PEM, and are read for
-/// each connection.
+/// each connection. `compat=LIBRARY` locks the keys of another library, together with its workers.
+/// `restart_guard=on|off` and `max_ttl=SECONDS`: how a server is met that was restarted or promoted.
+/// `wait_replicas=N`: grants and renewals count once so many replicas have them.
 pub struct Redis {
     options: Options,
     scripts: Arc<Scripts>,
@@ -105,7 +108,7 @@ impl Redis {
     }
 
     fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(&self.options.namespace, name)
+        Keys::of(self.options.format, &self.options.namespace, name)
     }
 
     fn key(&self, name: &LockName) -> String {
@@ -143,7 +146,12 @@ impl Redis {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let Options { format, .. } = self.options;
         self.options.check_ttl(claim.ttl)?;
+        format.admits(claim)?;
+        if self.servers.are_many() && !self.keys(&claim.name).share_a_slot() {
+            return Err(format.has_no_place_in_a_cluster(&claim.name));
+        }
         let acquire = |session| {
             let mut call = self.scripts.acquire.call(session, &self.keys(&claim.name).all());
             call.arg(claim.holder.to_string()).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
@@ -159,7 +167,8 @@ impl Redis {
             call.arg(claim.may_be_handed_over().map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
             call
         };
-        answer::attempt(self.claim(&self.scripts.acquire, &claim.name, &acquire).await?, claim)
+        let attempt = answer::attempt(self.claim(&self.scripts.acquire, &claim.name, &acquire).await?, claim)?;
+        if format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
     }
 
     /// An answer for each, in order. A call is for all of them, where no two are apart.
@@ -219,11 +228,12 @@ impl Redis {
             let mut cursor = String::from("0");
             loop {
                 let mut scan = redis::cmd("SCAN");
-                scan.arg(&cursor).arg("MATCH").arg(Keys::pattern(&self.options.namespace)).arg("COUNT").arg(1000);
+                let pattern = Keys::pattern(self.options.format, &self.options.namespace);
+                scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
                 let page = self.servers.ask(&master, &scan).await.map_err(|fault| self.told(fault))?;
                 let (next, page): (String, Vec<String>) =
                     redis::from_redis_value(page).map_err(|error| self.told(Fault::Sent(error.into())))?;
-                names.extend(page.iter().filter_map(|companion| Keys::name_in(companion)));
+                names.extend(page.iter().filter_map(|companion| Keys::name_in(self.options.format, companion)));
                 if next == "0" {
                     break;
                 }
@@ -335,7 +345,8 @@ impl Store for Redis {
                 call.arg(if how == Revoke::Now { "now" } else { "gently" });
                 self.pass_on(session, call)
             };
-            answer::holding(self.call(&self.scripts.revoke, name, &revoke).await?, name)
+            let hit = answer::holding(self.call(&self.scripts.revoke, name, &revoke).await?, name)?;
+            if how == Revoke::Gently { answer::all_could_be_told(hit) } else { Ok(hit) }
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::connection::Replicas;
+use super::format::Format;
 use super::login::{Login, Password};
 use super::tls::Tls;
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ pub(super) struct Options {
     pub login: Login,
     pub tls: Option<Tls>,
     pub namespace: Namespace,
+    pub format: Format,
     /// Whether there is a restart guard, if that was said.
     restart_guard: Option<bool>,
     /// The largest TTL, where there is one.
@@ -42,7 +44,7 @@ pub(super) enum Topology {
     Cluster { seeds: Vec<Address> },
 }
 
-const ALL: &str = "namespace, restart_guard, max_ttl, wait_replicas, db, user, pass, password_file; with rediss ca, cert, key; \
+const ALL: &str = "namespace, compat, restart_guard, max_ttl, wait_replicas, db, user, pass, password_file; with rediss ca, cert, key; \
                    with sentinels sentinel_user, sentinel_password, sentinel_password_file";
 
 const PORT: u16 = 6379;
@@ -51,7 +53,8 @@ const PORT_OF_SENTINELS: u16 = 26379;
 /// The options behind the `?`, as they were given.
 #[derive(Default)]
 struct Given {
-    namespace: Namespace,
+    namespace: Option<Namespace>,
+    format: Format,
     restart_guard: Option<bool>,
     max_ttl: Option<Duration>,
     replicas: Option<Replicas>,
@@ -110,11 +113,18 @@ impl Options {
             }
             _ => return Err(no_url(front)),
         };
+        if let Some(namespace) = given.namespace.as_ref().filter(|_| !given.format.is_own()) {
+            return Err(format!(
+                "has namespace={namespace}, which has no room beside compat: there the key is the other library's; leave one \
+                 of them out"
+            ));
+        }
         let options = Self {
             topology,
             login: given.login,
             tls,
-            namespace: given.namespace,
+            namespace: given.namespace.unwrap_or_default(),
+            format: given.format,
             restart_guard: given.restart_guard,
             max_ttl: given.max_ttl.unwrap_or(MAX_TTL),
             replicas: given.replicas,
@@ -147,7 +157,7 @@ impl Options {
 
     /// Whether a release may grant the lock to who waits for it: not where each grant is to be waited for.
     pub fn hands_over(&self) -> bool {
-        self.replicas.is_none()
+        self.replicas.is_none() && self.format.hands_over()
     }
 }
 
@@ -165,7 +175,10 @@ impl Given {
         let text = || decoded(value);
         let path = || decoded(value).map(PathBuf::from);
         match option {
-            "namespace" => self.namespace = Namespace::new(value).map_err(|error| format!("is wrong: {error}"))?,
+            "namespace" => {
+                self.namespace = Some(Namespace::new(value).map_err(|error| format!("is wrong: {error}"))?);
+            }
+            "compat" => self.format = Format::compat(value).map_err(|error| format!("is wrong: {error}"))?,
             "restart_guard" => self.restart_guard = Some(on_or_off(value)?),
             "max_ttl" => self.max_ttl = Some(seconds(value)?),
             "wait_replicas" => self.replicas = replicas(value)?,
@@ -346,7 +359,7 @@ mod tests {
             ("redis://bob:hunter2@h/x", "names no database"),
             ("redis://bob:hunter2@h/1?db=2", "its database twice"),
             ("redis://bob:hunter2@a,b/0", "names 2 hosts; write redis+sentinel"),
-            ("redis://bob:hunter2@h/?naemspace=x", "it has namespace, db"),
+            ("redis://bob:hunter2@h/?naemspace=x", "it has namespace, compat, "),
             ("redis://bob:hunt%4r2@h", "has a % that"),
             ("redis://h/0?namespace=", "is wrong"),
             ("redis:h", "is no URL of a Redis store"),
@@ -356,6 +369,13 @@ mod tests {
             ("redis+sentinel://a,,b/main", "names no host"),
             ("redis://h?sentinel_password=hunter2", "sentinel_password, which is for redis+sentinel"),
             ("redis+cluster://bob:hunter2@a,b/1", "a cluster has no other than 0"),
+            ("redis://bob:hunter2@h?compat=x", "is no library that is known"),
+            ("redis://bob:hunter2@h?compat=plain&namespace=x", "no room beside compat"),
+            ("redis://h?restart_guard=maybe", "write on or off"),
+            ("redis://h?max_ttl=60", "write restart_guard=on"),
+            ("redis+cluster://h?max_ttl=60&restart_guard=off", "write restart_guard=on"),
+            ("redis+cluster://h?max_ttl=1m", "a number of seconds"),
+            ("redis://h?wait_replicas=all", "write how many"),
             ("redis://h?ca=/x", "write rediss"),
             ("rediss://h?cert=/x", "needs both"),
             ("rediss://h?ca=/does/not/exist", "ca=/does/not/exist can't be read"),

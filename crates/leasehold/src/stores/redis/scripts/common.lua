@@ -71,6 +71,14 @@ local function count_waiters()
   return #waiters(1000000)
 end
 
+-- Wakes one who waits with python-redis-lock: KEYS[6], a list, where there is one.
+local function signal()
+  if not K[6] then return end
+  call('DEL', K[6])
+  call('LPUSH', K[6], 1)
+  call('PEXPIRE', K[6], 1000)
+end
+
 local function forget_waiter(waiter)
   return call('ZREM', K[3], waiter) + call('HDEL', K[4], waiter)
 end
@@ -128,7 +136,7 @@ end
 local function free(holder, rest)
   local value = call('GET', K[1])
   if value and (value == holder or value == '!' .. holder) then
-    if rest > 0 then call('SET', K[1], '-' .. holder, 'PX', text(rest)) else call('DEL', K[1]) end
+    if rest > 0 then call('SET', K[1], '-' .. holder, 'PX', text(rest)) else call('DEL', K[1]) signal() end
     return true
   end
   local freed = false

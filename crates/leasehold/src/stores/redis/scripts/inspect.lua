@@ -4,7 +4,7 @@
 -- {waiting, permits, now, holders…}; nothing if nobody holds it, it isn't kept and nobody waits.
 local told, n = holders()
 local waiting = count_waiters()
-if waiting == 0 and (#told == 0 or tonumber(told[6]) <= 0) then return {} end
+if waiting == 0 and (#told == 0 or tonumber(told[6]) == 0) then return {} end
 local answer = { waiting, n, text(now) }
 for _, field in ipairs(told) do answer[#answer + 1] = field end
 return answer

@@ -5,12 +5,13 @@ local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
 local plain = rest == 0 and verdict == '' and call('GET', K[1]) == holder
 if plain then
   call('DEL', K[1])
-  if not call('HGET', K[2], 'q') then return 1 end
+  if not call('HGET', K[2], 'q') and not K[6] then return 1 end
 end
 --@clock
 --@common
 
 if plain then
+  signal()
   pass_on(A[5], A[6])
   return 1
 end

@@ -6,19 +6,19 @@ local told, n = holders()
 local hit = { count_waiters(), n, text(now) }
 for i = 1, #told, 6 do
   local who, mark, left = told[i], told[i + 1], tonumber(told[i + 5])
-  if left > 0 and (A[1] == '' or (who == A[1] and mark ~= '-')) then
+  if left ~= 0 and (A[1] == '' or (who == A[1] and mark ~= '-')) then
     for j = i, i + 5 do hit[#hit + 1] = told[j] end
     local value = mark == '?' and who or mark .. who
     local in_pool = call('ZSCORE', K[5], value)
     if A[2] == 'now' then
-      if in_pool then call('ZREM', K[5], value) call('HDEL', K[2], 'p:' .. who) else call('DEL', K[1]) end
+      if in_pool then call('ZREM', K[5], value) call('HDEL', K[2], 'p:' .. who) else call('DEL', K[1]) signal() end
     elseif mark == '' then
       if in_pool then
         call('ZREM', K[5], value)
         call('ZADD', K[5], in_pool, '!' .. who)
         pool_ends()
       else
-        call('SET', K[1], '!' .. who, 'PX', text(left))
+        call('SET', K[1], '!' .. who, 'KEEPTTL')
       end
     end
   end

@@ -10,6 +10,7 @@
 --   KEYS[4] seen   hash: waiter -> 'seen (ms) client sent|- ttl label'
 --   KEYS[5] pool   sorted set, where there are several permits: holder -> end (ms); '!' and '-' as above. With n = 1
 --                  nothing in it is alive: a lock is granted only once all permits have ended.
+--   KEYS[6] list that the waiters of another library block on, where there is one
 local call, K, A = redis.call, KEYS, ARGV
 
 local function text(number) return string.format('%.0f', number) end
