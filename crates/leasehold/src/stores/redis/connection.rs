@@ -83,12 +83,16 @@ impl Link {
     pub async fn call(&self, script: &Script, calls: &[&Cmd], asking: bool) -> Answers {
         let mut answers = self.send(calls, asking).await;
         let unknown: Vec<_> = (0..calls.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
-        if !unknown.is_empty() {
-            self.send(&[&script.load()], false).await;
-            let again: Vec<_> = unknown.iter().map(|&nth| calls[nth]).collect();
-            for (nth, answer) in unknown.into_iter().zip(self.send(&again, asking).await) {
-                answers[nth] = answer;
-            }
+        if unknown.is_empty() {
+            return answers;
+        }
+        let again: Vec<_> = unknown.iter().map(|&nth| calls[nth]).collect();
+        let told = match self.ask(&script.load()).await {
+            Ok(_) => self.send(&again, asking).await,
+            Err(fault) => again.iter().map(|_| Err(fault.clone())).collect(),
+        };
+        for (nth, answer) in unknown.into_iter().zip(told) {
+            answers[nth] = answer;
         }
         answers
     }
