@@ -49,7 +49,7 @@
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `redis` | locks in one Redis server, for the processes of many machines |
+//! | `redis` | locks in Redis (one server, Sentinel, Cluster, TLS), for the processes of many machines |
 //! | `sqlite` | locks in one SQLite file, for the processes of one machine |
 //! | `fence-rusqlite` | `sqlite`, and the module `fence`: a paused holder can't write in a transaction of a `rusqlite` connection any more |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |

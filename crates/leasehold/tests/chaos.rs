@@ -22,7 +22,7 @@ fn worker() {
 async fn hold_and_wait() {
     let dir = process::argument("DIR");
     let history = History::open(&Path::new(&dir).join("history")).unwrap();
-    let locks = Locks::connect(&format!("sqlite://{dir}/locks.db")).await.unwrap();
+    let locks = Locks::connect(&process::argument("STORE")).await.unwrap();
     let lock = locks.lock("job").ttl(TTL);
     process::say("ready");
     while !Path::new(&dir).join("enough").exists() {
@@ -50,16 +50,41 @@ async fn hold_and_wait() {
 
 #[test]
 fn paused_and_killed_at_any_moment_there_is_one_holder_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    one_holder_at_a_time(&format!("sqlite://{}/locks.db", dir.path().display()), |_| {});
+}
+
+/// The servers are disturbed as well. Where a failover loses grants nobody can promise anything; here the old master
+/// hands over in good order.
+#[cfg(feature = "redis")]
+#[test]
+fn while_masters_of_a_cluster_hand_over_there_is_one_holder_at_a_time() {
+    use leasehold_testkit::servers::{RedisCluster, slot_of};
+    let cluster = RedisCluster::start();
+    one_holder_at_a_time(&format!("{}?restart_guard=off", cluster.url()), |round| {
+        if round % 10 == 5 {
+            cluster.failover(slot_of("{job}"));
+        }
+    });
+}
+
+/// Workers are paused and killed, and in each round whatever `disturb` does is done to the store.
+fn one_holder_at_a_time(store: &str, disturb: impl Fn(usize)) {
     let seconds = if std::env::var_os("LEASEHOLD_LONG").is_some() { 120 } else { 8 };
     let dir = tempfile::tempdir().unwrap();
     let start = || {
-        let mut worker = Worker::start("worker", "hold_and_wait", &[("DIR", dir.path().to_str().unwrap())]);
+        let arguments = [("DIR", dir.path().to_str().unwrap()), ("STORE", store)];
+        let mut worker = Worker::start("worker", "hold_and_wait", &arguments);
         worker.hear("ready", LIMIT);
         worker
     };
     let mut workers: Vec<Worker> = (0..4).map(|_| start()).collect();
     let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end {
+    for round in 0.. {
+        if Instant::now() >= end {
+            break;
+        }
+        disturb(round);
         let victim = rand::random_range(0..workers.len());
         std::thread::sleep(Duration::from_millis(rand::random_range(0..200)));
         if rand::random_bool(0.5) {

@@ -12,6 +12,11 @@ const SOON: Duration = Duration::from_secs(30);
 /// Long enough for a failover on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 
+/// Without the restart guard: the servers have only just been started.
+fn url(cluster: &RedisCluster) -> String {
+    format!("{}?restart_guard=off", cluster.url())
+}
+
 async fn locks(url: &str) -> Locks {
     Locks::connect(url).await.unwrap()
 }
@@ -38,7 +43,7 @@ async fn is_free(locks: &Locks, name: &str) -> bool {
 
 /// Another one waits for the lock.
 async fn waits(cluster: &RedisCluster, name: &'static str) -> tokio::task::JoinHandle<Guard> {
-    let locks = locks(&cluster.url()).await;
+    let locks = locks(&url(cluster)).await;
     let looks = locks.clone();
     let waits = tokio::spawn(async move { locks.lock(name).ttl(TTL).acquire().await.unwrap().guard().unwrap() });
     eventually_async("it waits", SOON, async || {
@@ -110,7 +115,7 @@ async fn any_node_leads_to_all(cluster: &RedisCluster) {
 }
 
 async fn b02_nothing_that_was_asked_of_a_dead_master_reaches_the_next_one(cluster: &RedisCluster) {
-    let locks = locks(&cluster.url()).await;
+    let locks = locks(&url(cluster)).await;
     soon(&locks.lock("b02")).await.release().await.unwrap();
     cluster.master_of(slot("b02")).kill();
     let error = locks.lock("b02").ttl(TTL).try_acquire().await.unwrap_err();
@@ -121,7 +126,7 @@ async fn b02_nothing_that_was_asked_of_a_dead_master_reaches_the_next_one(cluste
 }
 
 async fn e02_e05_two_clients_go_on_alternating_over_a_failover(cluster: &RedisCluster) {
-    let clients = [locks(&cluster.url()).await, locks(&cluster.url()).await];
+    let clients = [locks(&url(cluster)).await, locks(&url(cluster)).await];
     let held = soon(&clients[0].lock("e05").ttl(TTL)).await;
     let mut token = None;
     for turn in 0..6 {
@@ -143,11 +148,11 @@ async fn e02_e05_two_clients_go_on_alternating_over_a_failover(cluster: &RedisCl
 
 async fn e03_a_map_that_is_wrong_makes_no_storm(cluster: &RedisCluster) {
     const WAITERS: u64 = 12;
-    let ours = locks(&cluster.url()).await;
+    let ours = locks(&url(cluster)).await;
     let guard = soon(&ours.lock("e03").ttl(TTL)).await;
     let mut waiting = Vec::new();
     for n in 1..=WAITERS {
-        let others = locks(&cluster.url()).await;
+        let others = locks(&url(cluster)).await;
         waiting.push(tokio::spawn(async move {
             let guard = others.lock("e03").ttl(TTL).acquire().await.unwrap().guard().unwrap();
             guard.release().await.unwrap();
@@ -177,7 +182,7 @@ async fn e03_a_map_that_is_wrong_makes_no_storm(cluster: &RedisCluster) {
 async fn e07_nodes_that_forget_their_scripts_are_told_them_again(cluster: &RedisCluster) {
     let ttl = Duration::from_secs(6);
     let forget = || cluster.nodes().iter().for_each(|node| drop(node.command(&["SCRIPT", "FLUSH"])));
-    let locks = locks(&cluster.url()).await;
+    let locks = locks(&url(cluster)).await;
     let mut guards = Vec::new();
     for n in 0..9 {
         guards.push(soon(&locks.lock(&format!("e07-{n}")).ttl(ttl)).await);
@@ -195,7 +200,7 @@ async fn e07_nodes_that_forget_their_scripts_are_told_them_again(cluster: &Redis
 }
 
 async fn e16_a_release_at_a_hung_master_ends_and_is_made_up_for(cluster: &RedisCluster) {
-    let locks = locks(&cluster.url()).await;
+    let locks = locks(&url(cluster)).await;
     let guard = soon(&locks.lock("e16").ttl(Duration::from_secs(300))).await;
     let old = cluster.master_of(slot("e16"));
     cluster.replica_of(slot("e16")).catch_up_with(old);
@@ -206,7 +211,7 @@ async fn e16_a_release_at_a_hung_master_ends_and_is_made_up_for(cluster: &RedisC
 }
 
 async fn f01_a_lost_wake_up_costs_a_second_at_most(cluster: &RedisCluster) {
-    let ours = locks(&cluster.url()).await;
+    let ours = locks(&url(cluster)).await;
     let guard = soon(&ours.lock("f01").ttl(TTL)).await;
     let waits = waits(cluster, "f01").await;
     for node in cluster.nodes() {
@@ -221,7 +226,7 @@ async fn f01_a_lost_wake_up_costs_a_second_at_most(cluster: &RedisCluster) {
 
 async fn a_slot_moves_while_its_lock_is_held_and_waited_for(cluster: &RedisCluster) {
     let ttl = Duration::from_secs(6);
-    let ours = locks(&cluster.url()).await;
+    let ours = locks(&url(cluster)).await;
     let guard = soon(&ours.lock("moving").ttl(ttl)).await;
     let waits = waits(cluster, "moving").await;
     let slot = slot("moving");
@@ -247,7 +252,7 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for(cluster: &RedisClust
 }
 
 async fn a_hung_master_keeps_no_lock_of_the_others_from_being_renewed(cluster: &RedisCluster) {
-    let (ours, others) = (locks(&cluster.url()).await, locks(&cluster.url()).await);
+    let (ours, others) = (locks(&url(cluster)).await, locks(&url(cluster)).await);
     let mut guards = Vec::new();
     for n in 0..9 {
         guards.push(soon(&ours.lock(&format!("hung-{n}")).ttl(TTL)).await);

@@ -34,6 +34,9 @@ enum Kind {
     Sqlite,
     #[cfg(feature = "redis")]
     Redis,
+    /// Servers that several fleets share, each in a namespace of its own.
+    #[cfg(feature = "redis")]
+    Shared(&'static str),
 }
 
 struct Fleet {
@@ -53,6 +56,8 @@ impl Fleet {
                 let server = leasehold_testkit::servers::Redis::start();
                 (server.url(), Some(Box::new(server)))
             }
+            #[cfg(feature = "redis")]
+            Kind::Shared(url) => (format!("{url}?restart_guard=off&namespace={:x}", rand::random::<u64>()), None),
         };
         let locks = Locks::connect(&url).unwrap();
         Self { dir, url, locks, _server: server }
@@ -323,7 +328,25 @@ macro_rules! on_each_store {
         #[cfg(feature = "redis")]
         mod redis {
             use super::Kind;
+            use leasehold_testkit::servers::{RedisCluster, RedisSentinels, cases};
+
             $(#[test] fn $case() { super::$case(Kind::Redis); })*
+
+            #[test]
+            fn behind_sentinels() {
+                let sentinels = RedisSentinels::start();
+                cases(&Kind::Shared(sentinels.url().leak()), |_| sentinels.mend(), &[
+                    $((stringify!($case), |kind| super::$case(*kind))),*
+                ]);
+            }
+
+            #[test]
+            fn in_a_cluster() {
+                let cluster = RedisCluster::start();
+                cases(&Kind::Shared(cluster.url().leak()), |_| cluster.mend(), &[
+                    $((stringify!($case), |kind| super::$case(*kind))),*
+                ]);
+            }
         }
     };
 }

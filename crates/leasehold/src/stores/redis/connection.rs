@@ -304,12 +304,16 @@ impl Live {
         let commands: Vec<_> = commands.iter().collect();
         let mut answers = self.promise(terms, script, &commands, asking).await;
         let unknown: Vec<_> = (0..commands.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
-        if !unknown.is_empty() {
-            self.send(&[&script.load(self.knows_flags)], false).await;
-            let again: Vec<_> = unknown.iter().map(|&nth| commands[nth]).collect();
-            for (nth, answer) in unknown.into_iter().zip(self.promise(terms, script, &again, asking).await) {
-                answers[nth] = answer;
-            }
+        if unknown.is_empty() {
+            return answers;
+        }
+        let again: Vec<_> = unknown.iter().map(|&nth| commands[nth]).collect();
+        let told = match self.send(&[&script.load(self.knows_flags)], false).await.swap_remove(0) {
+            Ok(_) => self.promise(terms, script, &again, asking).await,
+            Err(fault) => again.iter().map(|_| Err(fault.clone())).collect(),
+        };
+        for (nth, answer) in unknown.into_iter().zip(told) {
+            answers[nth] = answer;
         }
         answers
     }

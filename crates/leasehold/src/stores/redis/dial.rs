@@ -5,10 +5,11 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value};
+use tokio::runtime::Handle;
 
 use super::address::Address;
 use super::fault::Fault;
-use super::login::Login;
+use super::login::{Login, Password};
 use super::tls::Tls;
 use crate::error::ErrorKind;
 
@@ -31,9 +32,23 @@ impl Dial {
         protocol: ProtocolVersion,
         config: &AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, Fault> {
-        let client = self.client(address, protocol)?;
-        let made = client.get_multiplexed_async_connection_with_config(config).await;
-        made.map_err(|error| Fault::unconnected(&error, address))
+        let (dial, address, config) = (self.clone(), address.clone(), config.clone());
+        let connect = async move {
+            let made = dial.client(&address, protocol)?.get_multiplexed_async_connection_with_config(&config).await;
+            made.map_err(|error| Fault::unconnected(&error, &address))
+        };
+        if !self.reads_files() {
+            return connect.await;
+        }
+        // Ours, and the client library's: it reads the authorities that the system trusts. A disk that hangs must not
+        // hold up the keeper's thread. What is spawned there runs on this runtime all the same.
+        let runtime = Handle::current();
+        let connected = tokio::task::spawn_blocking(move || runtime.block_on(connect)).await;
+        connected.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))
+    }
+
+    fn reads_files(&self) -> bool {
+        self.tls.is_some() || matches!(self.login.password, Password::InFile(_))
     }
 
     /// Asks one thing over a connection of its own: somebody who need not be our server.
