@@ -7,7 +7,8 @@
 //! interleaved; a ratio is the median of the rounds' ratios, with the smallest and the largest.
 //!
 //! `--case pair|throughput|contended|drain|renewal` (default: all) · `--rounds N` · `--threads N` of the runtime (0: the
-//! caller's only) · `--leases N --ttl SECONDS --seconds N | --minutes N` for renewals · `--json`
+//! one that it is called from) · `--leases N`, `--ttl SECONDS`, `--seconds N` or `--minutes N` and `--spread` (not all
+//! due at once) for renewals · `--json` · `--way 3` for a profiler: only this of the four ways to make a pair
 
 mod clients;
 mod contended;

@@ -25,6 +25,11 @@ pub async fn run(bench: Arc<Bench>) -> Vec<Figure> {
         ways.push((clients.of(way, "pair").await, Rounds::default()));
     }
     let mut number = 0;
+    if let Some(way) = bench.option("--way") {
+        let (client, _) = &mut ways[way.parse::<usize>().expect("--way takes 0 to 3")];
+        one_round(&bench, client, rounds * pairs, &mut number).await;
+        return Vec::new();
+    }
     for round in 0..=rounds {
         for way in 0..ways.len() {
             let (client, said) = &mut ways[(way + round) % WAYS.len()]; // Each goes first in its turn.
