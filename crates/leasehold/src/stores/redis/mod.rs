@@ -51,6 +51,9 @@ use crate::tick::Verdict;
 /// That is sooner than the whole batch is given up (`layers::Timeout`), even if a part is sent elsewhere.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// How many names are looked at in one go: a pipeline keeps those waiting who come behind it.
+const LISTED_AT_ONCE: usize = 500;
+
 /// A store in one Redis server, in the master that sentinels name, or in a cluster.
 ///
 /// - `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`
@@ -221,19 +224,17 @@ impl Redis {
         answer::holding(self.call(&self.scripts.inspect, name, &inspect).await?, name)
     }
 
-    /// Every name there is a companion of, at each master a page at a time.
+    /// Every name there is a key of, at each master a page at a time.
     async fn names(&self) -> Result<Vec<LockName>> {
         let mut names = Vec::new();
         for master in self.servers.masters().await.map_err(|fault| self.told(fault))? {
             let mut cursor = String::from("0");
             loop {
-                let mut scan = redis::cmd("SCAN");
-                let pattern = Keys::pattern(self.options.format, &self.options.namespace);
-                scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+                let scan = scan(&self.options, &cursor);
                 let page = self.servers.ask(&master, &scan).await.map_err(|fault| self.told(fault))?;
                 let (next, page): (String, Vec<String>) =
                     redis::from_redis_value(page).map_err(|error| self.told(Fault::Sent(error.into())))?;
-                names.extend(page.iter().filter_map(|companion| Keys::name_in(self.options.format, companion)));
+                names.extend(page.iter().filter_map(|key| Some(Keys::read(self.options.format, key)?.0)));
                 if next == "0" {
                     break;
                 }
@@ -244,6 +245,31 @@ impl Redis {
         names.dedup();
         Ok(names)
     }
+
+    /// What there is to say of all that is held or waited for, many names at a time.
+    async fn look_around(&self) -> Result<Vec<Holding>> {
+        let mut found = Vec::new();
+        for names in self.names().await?.chunks(LISTED_AT_ONCE) {
+            let inspect = |name| move |session| self.scripts.inspect.call(session, &self.keys(name).all());
+            let calls: Vec<_> = names.iter().map(|name| (self.key(name), inspect(name))).collect();
+            let calls: Vec<(_, Making<'_>)> = calls.iter().map(|(key, call)| (key.clone(), call as _)).collect();
+            let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
+            for (name, answer) in names.iter().zip(answers) {
+                found.extend(match answer {
+                    Ok(answer) => answer::holding(answer, name)?,
+                    Err(fault) => Some(answer::spoilt(&fault, name).ok_or_else(|| self.told(fault))?),
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A page of the keys of a namespace.
+fn scan(options: &Options, cursor: &str) -> Cmd {
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(Keys::pattern(options.format, &options.namespace)).arg("COUNT").arg(1000);
+    scan
 }
 
 fn channels(options: &Options) -> String {
@@ -323,13 +349,7 @@ impl Store for Redis {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
-        Box::pin(async {
-            let mut found = Vec::new();
-            for name in self.names().await? {
-                found.extend(self.look(&name).await?);
-            }
-            Ok(found)
-        })
+        Box::pin(self.look_around())
     }
 
     fn revoke<'a>(
