@@ -112,6 +112,16 @@ pub(super) fn since(namespace: &Namespace, identity: &str, tag: &str) -> String 
     format!("leasehold:{}:since:{identity}:{{{tag}}}", encoded(namespace.as_str()))
 }
 
+/// A key that no name has, to try what may be done; the tag says its slot.
+pub(super) fn probe(namespace: &Namespace, random: &str, tag: &str) -> String {
+    format!("leasehold:{}:probe:{random}:{{{tag}}}", encoded(namespace.as_str()))
+}
+
+/// What `ACL SETUSER` is told of the keys that a user needs.
+pub(super) fn all_of(format: Format, namespace: &Namespace) -> String {
+    if format.is_own() { format!("~leasehold:{}:*", encoded(namespace.as_str())) } else { "~*".into() }
+}
+
 /// What the names of the keys beside a foreign one begin with. Two keys, such as `job` and `{job}`, must not meet there:
 /// hence one colon more where it stands as it is.
 fn beside(lock: &str) -> String {
@@ -174,7 +184,9 @@ mod tests {
             for name in NAMES {
                 let name = LockName::new(name).unwrap();
                 let keys = Keys::of(format, &Namespace::default(), &name);
-                for (key, part) in keys.all().iter().zip([Part::Lock, Part::Hash, Part::Queue, Part::Waiters, Part::Pool]) {
+                for (key, part) in
+                    keys.all().iter().zip([Part::Lock, Part::Hash, Part::Queue, Part::Waiters, Part::Pool])
+                {
                     let marked = format.is_own() || part != Part::Lock;
                     assert_eq!(Keys::read(format, key), marked.then(|| (name.clone(), part)), "{keys:?}");
                 }
@@ -234,10 +246,13 @@ mod tests {
     #[test]
     fn companions_of_others_are_not_taken_for_ones_own() {
         let mutex = Format::compat("redis-semaphore").unwrap();
-        for key in ["{job}:leasehold:h", "{mutex:job}:leasehold:x", "leasehold:default:{job}:h", "mutex:job", "", "ä"] {
+        for key in ["{job}:leasehold:h", "{mutex:job}:leasehold:x", "leasehold:default:{job}:h", "mutex:job", "", "ä"]
+        {
             assert_eq!(Keys::read(mutex, key), None, "{key}");
         }
-        for key in ["leasehold:default:{job}x", "leasehold:default:{job}:x", "leasehold:default:job", "leasehold:default:{}"] {
+        for key in
+            ["leasehold:default:{job}x", "leasehold:default:{job}:x", "leasehold:default:job", "leasehold:default:{}"]
+        {
             assert_eq!(Keys::read(Format::Own, key), None, "{key}");
         }
     }

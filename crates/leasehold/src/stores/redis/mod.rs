@@ -32,7 +32,7 @@ use self::answer::Fields;
 use self::bells::Bells;
 use self::connection::{Making, Session, Terms};
 use self::dial::Dial;
-use self::doctor::Info;
+use self::doctor::Doctor;
 use self::fault::Fault;
 use self::keys::Keys;
 use self::options::Options;
@@ -40,7 +40,7 @@ use self::restart_guard::RestartGuard;
 use self::script::{Script, Scripts};
 use self::servers::Servers;
 use self::tls::Tls;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
@@ -73,6 +73,7 @@ pub struct Redis {
     /// Which client waits, so that only that one is woken.
     client: String,
     bells: Arc<Bells>,
+    dial: Dial,
     servers: Servers,
     /// Over which claims go, and what takes them back, where each waits for replicas: it holds up what is behind it.
     claims: Option<Servers>,
@@ -107,7 +108,7 @@ impl Redis {
         };
         let servers = Servers::new(&options.topology, terms(channel));
         let claims = options.replicas.is_some().then(|| Servers::new(&options.topology, terms(None)));
-        Self { options, scripts, client, bells, servers, claims }
+        Self { options, scripts, client, bells, dial, servers, claims }
     }
 
     fn keys(&self, name: &LockName) -> Keys {
@@ -380,21 +381,8 @@ impl Store for Redis {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async {
-            self.time().await?; // connected, so that the next one is a round trip and no more
-            let began = std::time::Instant::now();
-            self.time().await?;
-            let round_trip = began.elapsed();
-            let info = match self.ask(&redis::cmd("INFO")).await {
-                Ok(said) => {
-                    let said = answer::text(&said).unwrap_or_default();
-                    // To be a member of a cluster is a fault only where we don't know of the others.
-                    let known = if self.servers.are_many() { "redis_mode:in a cluster" } else { "redis_mode:cluster" };
-                    Some(Info::read(&said.replace("redis_mode:cluster", known)))
-                }
-                Err(error) if error.kind() == ErrorKind::AccessDenied => None,
-                Err(error) => return Err(error),
-            };
-            Ok(doctor::diagnose(&self.options.shown, info.as_ref(), round_trip))
+            let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial };
+            doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
         })
     }
 }

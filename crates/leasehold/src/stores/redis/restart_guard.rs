@@ -105,13 +105,17 @@ fn old_master_goes_on(node: &Node, to_write: &Value, max_lag: &Value) -> Option<
         let settings: HashMap<String, String> = redis::from_redis_value(value.clone()).ok()?;
         settings.into_values().next()?.parse::<u64>().ok()
     };
-    let (to_write, max_lag) = (number(to_write)?, number(max_lag)?);
-    let stops = to_write > 0 && max_lag > 0 && to_write >= node.replicas?;
+    stops_within(number(to_write)?, number(max_lag)?, node.replicas?)
+}
+
+/// The same, with this many replicas.
+pub(super) fn stops_within(to_write: u64, max_lag: u64, replicas: u64) -> Option<Duration> {
+    let stops = to_write > 0 && max_lag > 0 && to_write >= replicas;
     stops.then(|| Duration::from_secs(max_lag) + LAG_IS_SEEN)
 }
 
 /// The first slot of the node that says this, in `CLUSTER NODES`.
-fn own_slot(members: &Value) -> Option<u16> {
+pub(super) fn own_slot(members: &Value) -> Option<u16> {
     let text = answer::text(members)?;
     let own = text.lines().find(|line| line.split(' ').nth(2).is_some_and(|flags| flags.contains("myself")))?;
     let range = own.split(' ').skip(8).find(|range| !range.starts_with('['))?;

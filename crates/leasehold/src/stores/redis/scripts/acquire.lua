@@ -5,6 +5,8 @@
 
 local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
 local token, queued, day, n = unpack(call('HMGET', K[2], 't', 'q', 'd', 'n'))
+local fault = clock_fault(token)
+if fault then return fault end
 
 -- Nobody is in the way of most claims. Where the hash was lost, the pool may be there still.
 if not queued and permits == '1' and tick == ''

@@ -1,0 +1,296 @@
+//! What this user may do, tried: all of it harmless, and nothing is left behind.
+
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+
+use super::patient::{Patient, command, is_denied};
+use crate::error::ErrorKind;
+use crate::finding::{Finding, Severity};
+use crate::stores::redis::answer;
+use crate::stores::redis::cluster::tag_of;
+use crate::stores::redis::fault::Fault;
+use crate::stores::redis::keys;
+use crate::stores::redis::options::Topology;
+use crate::stores::redis::restart_guard::own_slot;
+
+const SUBJECT: &str = "rights";
+
+/// How long the right to subscribe may take to be tried, over a connection of its own.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What needs a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Feature {
+    Locks,
+    WakeUps,
+    Info,
+    Settings,
+    Listing,
+    Guard,
+    Replicas,
+    Cluster,
+}
+
+impl Feature {
+    const ALL: [Self; 8] = [
+        Self::Locks,
+        Self::Guard,
+        Self::Replicas,
+        Self::Cluster,
+        Self::WakeUps,
+        Self::Info,
+        Self::Settings,
+        Self::Listing,
+    ];
+
+    /// What it costs to go without.
+    fn cost(self) -> (Severity, &'static str) {
+        match self {
+            Self::Locks => (Severity::Problem, "no lock can be taken, renewed and released"),
+            Self::Guard => {
+                (Severity::Warning, "each new connection waits for the whole max_ttl before it grants anything")
+            }
+            Self::Replicas => (Severity::Problem, "nothing is granted or renewed (wait_replicas)"),
+            Self::Cluster => (Severity::Problem, "nobody knows which master has which lock"),
+            Self::WakeUps => (Severity::Warning, "whoever waits for a lock is not woken, and looks twice a second"),
+            Self::Info => (
+                Severity::Warning,
+                "a replica or a restarted server is not recognised, and memory, persistence and replication can't be examined",
+            ),
+            Self::Settings => {
+                (Severity::Warning, "nobody can tell how the disk is written and how long an old master goes on")
+            }
+            Self::Listing => (Severity::Warning, "`ls` shows nothing, and keys can't be examined"),
+        }
+    }
+}
+
+/// A right, as `ACL SETUSER` is told it, and what tries it.
+struct Attempt {
+    feature: Feature,
+    right: &'static str,
+    command: Cmd,
+}
+
+fn attempt(feature: Feature, right: &'static str, name: &str, arguments: &[&str]) -> Attempt {
+    Attempt { feature, right, command: command(name, arguments) }
+}
+
+/// A right that is missing.
+#[derive(Debug, PartialEq, Eq)]
+struct Missing {
+    feature: Feature,
+    right: String,
+}
+
+/// Commands of the scripts. `probe` is a key with a text in it: what changes keys of other kinds fails over it, once it
+/// is known that this user may.
+fn of_locks(probe: &str, other: &str) -> Vec<Attempt> {
+    let of = |right, arguments: &[&str]| attempt(Feature::Locks, right, &right[1..], arguments);
+    vec![
+        attempt(Feature::Locks, "+evalsha", "EVALSHA", &["0000000000000000000000000000000000000000", "1", probe]),
+        of("+get", &[probe]),
+        of("+exists", &[probe]),
+        of("+type", &[probe]),
+        of("+time", &[]),
+        of("+pttl", &[probe]),
+        of("+pexpire", &[other, "1000"]),
+        of("+pexpireat", &[other, "1000"]),
+        of("+hget", &[probe, "a"]),
+        of("+hmget", &[probe, "a"]),
+        of("+hgetall", &[probe]),
+        of("+hkeys", &[probe]),
+        of("+hdel", &[probe, "a"]),
+        of("+zrem", &[probe, "a"]),
+        of("+zrange", &[probe, "0", "0"]),
+        of("+zrangebyscore", &[probe, "0", "0"]),
+        of("+zremrangebyscore", &[probe, "0", "0"]),
+        of("+zscore", &[probe, "a"]),
+        of("+zrank", &[probe, "a"]),
+        of("+zcard", &[probe]),
+        of("+zcount", &[probe, "0", "0"]),
+    ]
+}
+
+/// What would leave something behind if the probe were not there.
+fn of_locks_that_create(probe: &str, has_signal: bool) -> Vec<Attempt> {
+    let of = |right, arguments: &[&str]| attempt(Feature::Locks, right, &right[1..], arguments);
+    let signal = has_signal.then(|| of("+lpush", &[probe, "a"]));
+    [of("+hset", &[probe, "a", "1"]), of("+zadd", &[probe, "1", "a"])].into_iter().chain(signal).collect()
+}
+
+pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
+    tried(patient).await.unwrap_or_else(|fault| {
+        let why = crate::stores::redis::fault::told(fault, &patient.address.to_string());
+        vec![Finding::problem(SUBJECT, format!("they could not be tried: {why}"), "ask again")]
+    })
+}
+
+async fn tried(patient: &Patient<'_>) -> Result<Vec<Finding>, Fault> {
+    let slot = match patient.ask_one(&command("CLUSTER", &["NODES"])).await {
+        Some(nodes) => own_slot(&nodes),
+        None => None,
+    };
+    let tag = slot.map_or_else(|| "0".to_owned(), tag_of);
+    let probe = keys::probe(&patient.options.namespace, &format!("{:016x}", rand::random::<u64>()), &tag);
+    let other = format!("{probe}:other");
+
+    let written = patient.ask(&[command("SET", &[&probe, "1", "PX", "60000"])]).await?.swap_remove(0);
+    let mut attempts = of_locks(&probe, &other);
+    if written.as_ref().is_ok_and(|answer| answer::text(answer).is_some()) || is_elsewhere(&written) {
+        attempts.extend(of_locks_that_create(&probe, patient.options.format.has_signal()));
+    }
+    attempts.extend(of_the_rest(patient));
+    attempts.push(attempt(Feature::Locks, "+del", "DEL", &[&probe]));
+    let commands: Vec<_> = attempts.iter().map(|attempt| attempt.command.clone()).collect();
+    let answers = patient.ask(&commands).await?;
+
+    let mut missing = Vec::new();
+    let set = attempt(Feature::Locks, "+set", "SET", &[]);
+    let pairs = [&set].into_iter().zip([&written]).chain(attempts.iter().zip(&answers));
+    for (attempt, answer) in pairs {
+        if let Err(error) = answer {
+            missing.extend(refused(error, attempt, patient));
+        }
+    }
+    missing.extend(cannot_subscribe(patient).await);
+    missing.extend(scripts_denied(patient).await?);
+    missing.extend(patient.info.is_none().then(|| Missing { feature: Feature::Info, right: "+info".into() }));
+    missing.extend(
+        patient.settings.is_none().then(|| Missing { feature: Feature::Settings, right: "+config|get".into() }),
+    );
+    missing.dedup();
+
+    let mut findings = judged(&missing, patient.options.login.user.as_deref().unwrap_or("default"));
+    findings.extend(writes(&written));
+    Ok(findings)
+}
+
+fn of_the_rest(patient: &Patient<'_>) -> Vec<Attempt> {
+    let options = patient.options;
+    let channel = format!("{}probe", crate::stores::redis::channels(options));
+    let mut attempts = vec![
+        attempt(Feature::WakeUps, "+publish", "PUBLISH", &[&channel, "- - - probe"]),
+        Attempt { feature: Feature::Listing, right: "+scan", command: crate::stores::redis::scan(options, "0") },
+    ];
+    if options.guard().is_some() {
+        attempts.push(attempt(Feature::Guard, "+eval", "EVAL", &["return 1", "0"]));
+    }
+    if options.replicas.is_some() {
+        attempts.push(attempt(Feature::Replicas, "+wait", "WAIT", &["0", "1"]));
+    }
+    if matches!(options.topology, Topology::Cluster { .. }) {
+        attempts.push(attempt(Feature::Cluster, "+cluster|slots", "CLUSTER", &["SLOTS"]));
+        if options.guard().is_some() {
+            attempts.push(attempt(Feature::Cluster, "+cluster|nodes", "CLUSTER", &["NODES"]));
+        }
+    }
+    attempts
+}
+
+/// The right that was missing, if that is why.
+fn refused(error: &RedisError, attempt: &Attempt, patient: &Patient<'_>) -> Option<Missing> {
+    if !is_denied(error) {
+        return None;
+    }
+    let detail = error.to_string();
+    let right = if detail.contains("one of the keys") || detail.contains(" key") {
+        keys::all_of(patient.options.format, &patient.options.namespace)
+    } else if detail.contains("channel") {
+        format!("&{}*", crate::stores::redis::channels(patient.options))
+    } else {
+        attempt.right.to_owned()
+    };
+    Some(Missing { feature: attempt.feature, right })
+}
+
+async fn cannot_subscribe(patient: &Patient<'_>) -> Option<Missing> {
+    let channels = crate::stores::redis::channels(patient.options);
+    let subscribe = command("SUBSCRIBE", &[&format!("{channels}probe")]);
+    match patient.dial.ask_once(patient.address, &subscribe, PATIENCE).await {
+        Err(Fault::Unsent(ErrorKind::AccessDenied, why)) => {
+            let right = if why.contains("channel") { format!("&{channels}*") } else { "+subscribe".into() };
+            Some(Missing { feature: Feature::WakeUps, right })
+        }
+        _ => None,
+    }
+}
+
+/// A script is loaded that any client loads, in the one form or the other.
+async fn scripts_denied(patient: &Patient<'_>) -> Result<Option<Missing>, Fault> {
+    let script = &patient.scripts.inspect;
+    let answers = patient.ask(&[script.load(true), script.load(false)]).await?;
+    let denied = answers.iter().all(|answer| answer.as_ref().is_err_and(is_denied));
+    Ok(denied.then(|| Missing { feature: Feature::Locks, right: "+script|load".into() }))
+}
+
+fn is_elsewhere(written: &RedisResult<Value>) -> bool {
+    written.as_ref().is_err_and(|error| error.code() == Some("MOVED"))
+}
+
+/// A finding for each feature that lacks something.
+fn judged(missing: &[Missing], user: &str) -> Vec<Finding> {
+    let of = |feature: Feature| {
+        let mut rights: Vec<_> =
+            missing.iter().filter(|missing| missing.feature == feature).map(|missing| &*missing.right).collect();
+        rights.sort_unstable();
+        rights.dedup();
+        let (severity, cost) = feature.cost();
+        let rights = rights.join(" ");
+        (!rights.is_empty()).then(|| Finding {
+            severity,
+            subject: SUBJECT,
+            message: format!("the user {user} lacks {rights}: {cost}"),
+            fix: Some(format!("ACL SETUSER {user} {rights}")),
+        })
+    };
+    let findings: Vec<_> = Feature::ALL.into_iter().filter_map(of).collect();
+    if findings.is_empty() {
+        return vec![Finding::fine(SUBJECT, format!("the user {user} may do all that locks need"))];
+    }
+    findings
+}
+
+/// Whether a key could be written, whatever this user may.
+fn writes(written: &RedisResult<Value>) -> Option<Finding> {
+    let error = written.as_ref().err().filter(|error| !is_denied(error) && error.code() != Some("MOVED"))?;
+    let detail = error.to_string();
+    let fix = match error.code().unwrap_or_default() {
+        "OOM" => "CONFIG SET maxmemory, or make room",
+        "MISCONF" => {
+            "see the server's log (often a full disk); CONFIG SET stop-writes-on-bgsave-error no, until it is mended"
+        }
+        "NOREPLICAS" => "bring its replicas back, or lower min-replicas-to-write",
+        _ => "see the server's log",
+    };
+    Some(Finding::problem("writes", format!("the server refuses to write: {detail}"), fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_feature_that_lacks_something_is_told_once_with_the_command_that_mends_it() {
+        let missing = |feature, right: &str| Missing { feature, right: right.into() };
+        let told = judged(
+            &[
+                missing(Feature::WakeUps, "+publish"),
+                missing(Feature::Locks, "~leasehold:default:*"),
+                missing(Feature::WakeUps, "&leasehold:default:!*"),
+                missing(Feature::Locks, "~leasehold:default:*"),
+            ],
+            "jobs",
+        );
+        let fixes: Vec<_> = told.iter().map(|finding| (finding.severity, finding.fix.as_deref().unwrap())).collect();
+        assert_eq!(
+            fixes,
+            [
+                (Severity::Problem, "ACL SETUSER jobs ~leasehold:default:*"),
+                (Severity::Warning, "ACL SETUSER jobs &leasehold:default:!* +publish"),
+            ]
+        );
+        assert_eq!(judged(&[], "jobs")[0].severity, Severity::Fine);
+    }
+}
