@@ -144,7 +144,7 @@ async fn with_the_least_of_rights_locks_work_and_what_is_missing_is_told() {
     let users = [
         format!("user least on >secret {LOCKS}"),
         format!("user all on >secret {LOCKS} {THE_REST}"),
-        format!("user elsewhere on >secret allchannels allcommands ~other:*"),
+        "user elsewhere on >secret allchannels allcommands ~other:*".to_owned(),
     ];
     let server = Redis::options().acl(&users.each_ref().map(String::as_str)).start();
     let locks = locks(&server.url_as("least", "secret")).await;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use ::redis::{Cmd, RedisError, RedisResult, Value};
 
 use super::patient::{Patient, command, is_denied};
 use crate::error::ErrorKind;
 use crate::finding::{Finding, Severity};
-use crate::stores::redis::answer;
 use crate::stores::redis::cluster::tag_of;
 use crate::stores::redis::fault::Fault;
 use crate::stores::redis::keys;
 use crate::stores::redis::options::Topology;
 use crate::stores::redis::restart_guard::own_slot;
+use crate::stores::redis::{self, answer, fault};
 
 const SUBJECT: &str = "rights";
 
@@ -122,7 +122,7 @@ fn of_locks_that_create(probe: &str, has_signal: bool) -> Vec<Attempt> {
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     tried(patient).await.unwrap_or_else(|fault| {
-        let why = crate::stores::redis::fault::told(fault, &patient.address.to_string());
+        let why = fault::told(fault, &patient.address.to_string());
         vec![Finding::problem(SUBJECT, format!("they could not be tried: {why}"), "ask again")]
     })
 }
@@ -162,17 +162,17 @@ async fn tried(patient: &Patient<'_>) -> Result<Vec<Finding>, Fault> {
     );
     missing.dedup();
 
-    let mut findings = judged(&missing, patient.options.login.user.as_deref().unwrap_or("default"));
+    let mut findings = judged(&missing, patient.options.login.user.as_deref().unwrap_or("default"), &channels(patient));
     findings.extend(writes(&written));
     Ok(findings)
 }
 
 fn of_the_rest(patient: &Patient<'_>) -> Vec<Attempt> {
     let options = patient.options;
-    let channel = format!("{}probe", crate::stores::redis::channels(options));
+    let channel = format!("{}probe", redis::channels(options));
     let mut attempts = vec![
         attempt(Feature::WakeUps, "+publish", "PUBLISH", &[&channel, "- - - probe"]),
-        Attempt { feature: Feature::Listing, right: "+scan", command: crate::stores::redis::scan(options, "0") },
+        Attempt { feature: Feature::Listing, right: "+scan", command: redis::scan(options, "0") },
     ];
     if options.guard().is_some() {
         attempts.push(attempt(Feature::Guard, "+eval", "EVAL", &["return 1", "0"]));
@@ -198,7 +198,7 @@ fn refused(error: &RedisError, attempt: &Attempt, patient: &Patient<'_>) -> Opti
     let right = if detail.contains("one of the keys") || detail.contains(" key") {
         keys::all_of(patient.options.format, &patient.options.namespace)
     } else if detail.contains("channel") {
-        format!("&{}*", crate::stores::redis::channels(patient.options))
+        channels(patient)
     } else {
         attempt.right.to_owned()
     };
@@ -206,11 +206,10 @@ fn refused(error: &RedisError, attempt: &Attempt, patient: &Patient<'_>) -> Opti
 }
 
 async fn cannot_subscribe(patient: &Patient<'_>) -> Option<Missing> {
-    let channels = crate::stores::redis::channels(patient.options);
-    let subscribe = command("SUBSCRIBE", &[&format!("{channels}probe")]);
+    let subscribe = command("SUBSCRIBE", &[&format!("{}probe", redis::channels(patient.options))]);
     match patient.dial.ask_once(patient.address, &subscribe, PATIENCE).await {
         Err(Fault::Unsent(ErrorKind::AccessDenied, why)) => {
-            let right = if why.contains("channel") { format!("&{channels}*") } else { "+subscribe".into() };
+            let right = if why.contains("channel") { channels(patient) } else { "+subscribe".into() };
             Some(Missing { feature: Feature::WakeUps, right })
         }
         _ => None,
@@ -225,24 +224,33 @@ async fn scripts_denied(patient: &Patient<'_>) -> Result<Option<Missing>, Fault>
     Ok(denied.then(|| Missing { feature: Feature::Locks, right: "+script|load".into() }))
 }
 
+/// The channels of the namespace, as `ACL SETUSER` is told them.
+fn channels(patient: &Patient<'_>) -> String {
+    format!("&{}*", redis::channels(patient.options))
+}
+
 fn is_elsewhere(written: &RedisResult<Value>) -> bool {
     written.as_ref().is_err_and(|error| error.code() == Some("MOVED"))
 }
 
 /// A finding for each feature that lacks something.
-fn judged(missing: &[Missing], user: &str) -> Vec<Finding> {
+fn judged(missing: &[Missing], user: &str, channels: &str) -> Vec<Finding> {
     let of = |feature: Feature| {
         let mut rights: Vec<_> =
             missing.iter().filter(|missing| missing.feature == feature).map(|missing| &*missing.right).collect();
         rights.sort_unstable();
         rights.dedup();
         let (severity, cost) = feature.cost();
-        let rights = rights.join(" ");
-        (!rights.is_empty()).then(|| Finding {
+        let lacks = rights.join(" ");
+        // Who may not use the command is not told about the channel.
+        if feature == Feature::WakeUps && !rights.contains(&channels) {
+            rights.insert(0, channels);
+        }
+        (!lacks.is_empty()).then(|| Finding {
             severity,
             subject: SUBJECT,
-            message: format!("the user {user} lacks {rights}: {cost}"),
-            fix: Some(format!("ACL SETUSER {user} {rights}")),
+            message: format!("the user {user} lacks {lacks}: {cost}"),
+            fix: Some(format!("ACL SETUSER {user} {}", rights.join(" "))),
         })
     };
     let findings: Vec<_> = Feature::ALL.into_iter().filter_map(of).collect();
@@ -278,10 +286,10 @@ mod tests {
             &[
                 missing(Feature::WakeUps, "+publish"),
                 missing(Feature::Locks, "~leasehold:default:*"),
-                missing(Feature::WakeUps, "&leasehold:default:!*"),
                 missing(Feature::Locks, "~leasehold:default:*"),
             ],
             "jobs",
+            "&leasehold:default:!*",
         );
         let fixes: Vec<_> = told.iter().map(|finding| (finding.severity, finding.fix.as_deref().unwrap())).collect();
         assert_eq!(
@@ -291,6 +299,6 @@ mod tests {
                 (Severity::Warning, "ACL SETUSER jobs &leasehold:default:!* +publish"),
             ]
         );
-        assert_eq!(judged(&[], "jobs")[0].severity, Severity::Fine);
+        assert_eq!(judged(&[], "jobs", "")[0].severity, Severity::Fine);
     }
 }
