@@ -1,4 +1,5 @@
-//! `leasehold run NAME -- true` beside `flock -n FILE true` and `true`, interleaved, whole processes.
+//! `leasehold run NAME -- true` beside `flock -n FILE true`, and over Redis beside `redis-cli SET …` and `true` after
+//! it; interleaved, whole processes. A ratio is the median of the rounds' ratios.
 //!
 //! ```text
 //! ./scripts/build-release
@@ -8,6 +9,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use leasehold_testkit::servers::Redis;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -22,38 +25,39 @@ fn main() {
     let full = format!("{store}?synchronous=full");
     let file = dir.join("flock").display().to_string();
 
-    let run = |store: &str| {
-        vec![
-            binary.display().to_string(),
-            "run".into(),
-            "--store".into(),
-            store.into(),
-            "bench".into(),
-            "--".into(),
-            "true".into(),
-        ]
-    };
-    let cases: [(&str, Vec<String>); 4] = [
-        ("true", vec!["true".into()]),
-        ("flock -n FILE true", ["flock", "-n", &file, "true"].map(String::from).to_vec()),
-        ("leasehold run (NORMAL)", run(&store)),
-        ("leasehold run (FULL)", run(&full)),
+    let redis = Redis::start();
+    let port = redis.port().to_string();
+    let set = words(&["redis-cli", "-p", &port, "SET", "startup", "v", "NX", "PX", "30000"]);
+    let run =
+        |store: &str| vec![words(&[&binary.display().to_string(), "run", "--store", store, "bench", "--", "true"])];
+
+    // Each beside an earlier one.
+    let cases = [
+        ("true", 0, vec![words(&["true"])]),
+        ("flock -n FILE true", 0, vec![words(&["flock", "-n", &file, "true"])]),
+        ("leasehold run (SQLite, NORMAL)", 1, run(&store)),
+        ("leasehold run (SQLite, FULL)", 1, run(&full)),
+        ("redis-cli SET, then true", 0, vec![set, words(&["true"])]),
+        ("leasehold run (Redis)", 4, run(&redis.url())),
     ];
-    let mut times = cases.clone().map(|_| Vec::with_capacity(rounds));
+    let mut times = [const { Vec::new() }; 6];
     for round in 0..rounds + 5 {
-        for ((_, command), times) in cases.iter().zip(&mut times) {
-            let took = time(command);
+        for ((_, _, commands), times) in cases.iter().zip(&mut times) {
+            let took: Duration = commands.iter().map(|command| time(command)).sum();
             if round >= 5 {
-                times.push(took); // The first five warm the caches up.
+                times.push(took.as_secs_f64() * 1e3); // The first five warm the caches up.
             }
         }
     }
-    let flock = median(&mut times[1].clone());
-    for ((name, _), times) in cases.iter().zip(&mut times) {
-        let middle = median(times);
-        let ratio = middle.as_secs_f64() / flock.as_secs_f64();
-        println!("{name:24} median {middle:>10.2?}  min {:>10.2?}  x{ratio:.2} of flock", times[0]);
+    for ((name, beside, _), took) in cases.iter().zip(&times) {
+        let ratios: Vec<f64> = took.iter().zip(&times[*beside]).map(|(ours, theirs)| ours / theirs).collect();
+        let (middle, ratio, beside) = (median(took), median(&ratios), cases[*beside].0);
+        println!("{name:30} median {middle:>6.2} ms  min {:>6.2} ms  x{ratio:.2} of {beside}", least(took));
     }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 fn time(command: &[String]) -> Duration {
@@ -69,7 +73,12 @@ fn time(command: &[String]) -> Duration {
     took
 }
 
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
 }

@@ -1,5 +1,7 @@
 //! Where a name is in Redis.
 
+use std::borrow::Cow;
+
 use super::format::{BESIDE, Format};
 use crate::name::{LockName, Namespace};
 
@@ -44,8 +46,9 @@ impl Part {
 impl Keys {
     pub fn of(format: Format, namespace: &Namespace, name: &LockName) -> Self {
         let Format::Compat(library) = format else {
-            let lock = format!("leasehold:{}:{{{}}}", encoded(namespace.as_str()), encoded(name.as_str()));
-            return Self { beside: format!("{lock}:"), lock, signal: None };
+            let (namespace, name) = (encoded(namespace.as_str()), encoded(name.as_str()));
+            let lock = joined(&["leasehold:", &namespace, ":{", &name, "}"]);
+            return Self { beside: joined(&[&lock, ":"]), lock, signal: None };
         };
         let lock = format!("{}{name}", library.prefix);
         Self { beside: beside(&lock), lock, signal: library.signal.map(|signal| format!("{signal}{name}")) }
@@ -69,7 +72,7 @@ impl Keys {
     }
 
     fn companion(&self, companion: &str) -> String {
-        format!("{}{companion}", self.beside)
+        joined(&[&self.beside, companion])
     }
 
     /// Whether a cluster has all of them in one slot, as its scripts want them.
@@ -134,8 +137,18 @@ pub(super) fn hashed(key: &str) -> &str {
     within.map(|(within, _)| within).filter(|within| !within.is_empty()).unwrap_or(key)
 }
 
+/// In one allocation: keys are made for each call.
+fn joined(parts: &[&str]) -> String {
+    let mut joined = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| joined.push_str(part));
+    joined
+}
+
 /// Braces would move what is hashed, and `%` is what hides them.
-fn encoded(text: &str) -> String {
+fn encoded(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '{', '}']) {
+        return text.into();
+    }
     let mut encoded = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -145,7 +158,7 @@ fn encoded(text: &str) -> String {
             c => encoded.push(c),
         }
     }
-    encoded
+    encoded.into()
 }
 
 fn decoded(text: &str) -> String {

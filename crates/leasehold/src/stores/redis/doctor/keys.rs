@@ -36,7 +36,7 @@ struct Seen {
     /// Of a lock: what it holds, and what is known of its holder.
     value: String,
     holder: String,
-    granted: i64,
+    /// Of the last grant: it says when that was.
     token: i64,
 }
 
@@ -102,7 +102,7 @@ async fn looked_at(patient: &Patient<'_>, keys: &[String]) -> Vec<Seen> {
             command("TYPE", &[key]),
             command("PTTL", &[key]),
             command("GET", &[key]),
-            command("HMGET", &[&companion, "h", "g", "t"]),
+            command("HMGET", &[&companion, "h", "t"]),
         ]
     };
     let commands: Vec<_> = keys.iter().flat_map(about).collect();
@@ -126,8 +126,7 @@ impl Seen {
             left: text(1).parse().unwrap_or(0),
             value: text(2),
             holder: field(0),
-            granted: field(1).parse().unwrap_or(0),
-            token: field(2).parse().unwrap_or(0),
+            token: field(1).parse().unwrap_or(0),
         }
     }
 
@@ -143,8 +142,7 @@ impl Seen {
         let mut found = Vec::new();
         if *part != Part::Lock {
             found.extend((self.left == -1).then_some(Ailment::KeptForEver));
-            let ahead = (*part == Part::Hash && self.token > 0) && self.token >> 4 > now - EPOCH_2020_MS + HOUR_MS;
-            found.extend(ahead.then_some(Ailment::TokenAhead));
+            found.extend((*part == Part::Hash && self.granted() > now + HOUR_MS).then_some(Ailment::TokenAhead));
             return found;
         }
         let kept = self.value.starts_with('-');
@@ -156,10 +154,15 @@ impl Seen {
         }
         if !ours && format.is_own() {
             found.push(Ailment::Foreign);
-        } else if ours && self.granted > now + 2000 {
+        } else if ours && self.granted() > now + 2000 {
             found.push(Ailment::Future);
         }
         found
+    }
+
+    /// When its last grant was, in milliseconds since 1970.
+    fn granted(&self) -> i64 {
+        EPOCH_2020_MS + (self.token >> 4)
     }
 
     fn shown(&self, what: Ailment) -> String {
@@ -248,7 +251,7 @@ mod tests {
     fn lock(left: i64, value: &str) -> Seen {
         let of = Keys::read(Format::Own, "leasehold:default:{job}");
         let key = "leasehold:default:{job}".into();
-        Seen { key, of, kind: "string".into(), left, value: value.into(), holder: "a".into(), granted: NOW, token: 0 }
+        Seen { key, of, kind: "string".into(), left, value: value.into(), holder: "a".into(), token: 0 }
     }
 
     fn beside(kind: &str, left: i64, token: i64) -> Seen {
@@ -266,7 +269,7 @@ mod tests {
         assert_eq!(ill(lock(-1, "b")), [Ailment::NoEnd, Ailment::Foreign]);
         assert_eq!(ill(lock(60_001, "a")), [Ailment::TooLong]);
         assert_eq!(ill(lock(1, "b")), [Ailment::Foreign]);
-        assert_eq!(ill(Seen { granted: NOW + 3000, ..lock(1, "a") }), [Ailment::Future]);
+        assert_eq!(ill(Seen { token: (NOW - EPOCH_2020_MS + 3000) << 4, ..lock(1, "a") }), [Ailment::Future]);
         assert_eq!(ill(Seen { kind: "list".into(), ..lock(-1, "") }), [Ailment::OtherKind]);
         assert_eq!(ill(Seen { kind: "none".into(), ..lock(-2, "") }), []);
         assert_eq!(ill(Seen { of: None, ..lock(-1, "") }), [Ailment::Stray]);

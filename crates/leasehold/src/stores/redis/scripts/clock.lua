@@ -1,7 +1,9 @@
 local DAYS_7, SLACK, ENTRY, OPEN_TICKS = 604800000, 300000, 1000, 32
 
-local clock = call('TIME')
+clock = clock or call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function text(number) return string.format('%.0f', number) end
 
 local function next_token(last)
   return math.max((tonumber(last) or 0) + 1, (now - 1577836800000) * 16)
@@ -15,6 +17,9 @@ local function clock_fault(last)
     return redis.error_reply('CLOCK it is ' .. clock[1] .. ' s since 1970 there, and was later')
   end
 end
+
+-- When a token was given out (ms), if the clock was not behind an earlier one.
+local function granted_at(token) return text(math.floor((tonumber(token) or 0) / 16) + 1577836800000) end
 
 -- The hash outlives its last use: by a week, or by as long as a tick asks for. Pushed out once in a while.
 local function keep(day, kept, ms)

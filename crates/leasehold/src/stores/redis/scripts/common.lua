@@ -23,17 +23,17 @@ end
 
 -- What there is to say of those who hold the name: holder, mark, label, token, granted, left (ms) for each.
 local function holders()
-  local h = call('HMGET', K[2], 'h', 'l', 't', 'g', 'n')
+  local h = call('HMGET', K[2], 'h', 'l', 't', 'n')
   local told = {}
   local value = call('GET', K[1])
   if value then
     local who, mark = owner(value)
     local left = call('PTTL', K[1])
     if left == 0 then left = 1 end -- it is there, for less than a millisecond more
-    if h[1] == who then told = { who, mark, h[2] or '', h[3] or '0', h[4] or '0', left }
+    if h[1] == who then told = { who, mark, h[2] or '', h[3] or '0', granted_at(h[3]), left }
     else told = { value, '?', '', '0', '0', left } end
   end
-  local members = h[5] == '1' and {} or pool()
+  local members = h[4] == '1' and {} or pool()
   for i = 1, #members, 2 do
     local who, mark = owner(members[i])
     local token, granted, label = string.match(call('HGET', K[2], 'p:' .. who) or '', '^(%d+) (%d+) (.*)$')
@@ -41,8 +41,8 @@ local function holders()
       told[#told + 1] = field
     end
   end
-  if #told == 0 and h[1] then told = { h[1], '-', h[2] or '', h[3] or '0', h[4] or '0', 0 } end
-  return told, h[5] or '1'
+  if #told == 0 and h[1] then told = { h[1], '-', h[2] or '', h[3] or '0', granted_at(h[3]), 0 } end
+  return told, h[4] or '1'
 end
 
 -- The live waiters in order, at most so many, whoever asks being one; the dead ones before them are taken out. An
@@ -104,7 +104,7 @@ local function pass_on(prefix, hands_over)
     local token = text(next_token(h[3]))
     if ring(prefix, first, first.id .. ' ' .. token .. ' ' .. first.sent) then
       call('SET', K[1], first.id, 'PX', first.ttl)
-      call('HSET', K[2], 't', token, 'h', first.id, 'l', first.label, 'g', text(now))
+      call('HSET', K[2], 't', token, 'h', first.id, 'l', first.label)
       forget_waiter(first.id)
     end
     return

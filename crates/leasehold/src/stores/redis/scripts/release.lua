@@ -1,15 +1,14 @@
 -- ARGV holder rest verdict(''|'done'|'failed'|'unstarted') tick channel-prefix hands-over(1|0)     1 freed · 0 not this holder's
-local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
-
 -- Most releases have nothing to say, and nobody who waits for them.
-local plain = rest == 0 and verdict == '' and call('GET', K[1]) == holder
+local plain = A[2] == '0' and A[3] == '' and call('GET', K[1]) == A[1]
 if plain then
   call('DEL', K[1])
-  if not call('HGET', K[2], 'q') and not K[6] then return 1 end
+  if call('EXISTS', K[3]) == 0 and not K[6] then return 1 end
 end
 --@clock
 --@common
 
+local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
 if plain then
   signal()
   pass_on(A[5], A[6])

@@ -1,6 +1,8 @@
 -- KEYS lock, hash, pool of each lease     ARGV holder, ttl of each     1 renewed · 2 revoked · 0 gone
 local answers, now = {}, nil
 
+local function text(number) return string.format('%.0f', number) end
+
 -- Whether it is one of several permits.
 local function renew_permit(hash, pool, holder, ttl)
   if not now then
