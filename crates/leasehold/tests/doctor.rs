@@ -271,7 +271,7 @@ async fn a_clock_that_was_set_back_behind_the_tokens_grants_nothing() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("clock"), "{error}");
     assert!(locks.inspect("job").await.unwrap().is_none());
-    Told::of(&server.url()).await.has_problems(&["keys"]).problem("keys", "job: with a token from the future");
+    Told::of(&server.url()).await.has_problems(&["keys"]).problem("keys", "{job}:h: with a token from the future");
     acquired(&locks.lock("other")).await.release().await.unwrap();
 }
 
@@ -290,10 +290,9 @@ async fn d09_keys_that_are_not_as_they_should_be_are_named() {
     let told = Told::of(&server.url()).await;
     told.has_problems(&["keys", "keys"])
         .problem("keys", "leasehold:default:{list} is a list: of another program")
-        .problem(
-            "keys",
-            "data: held without an end: nobody else is ever granted them / if its holder is dead: leasehold release",
-        )
+        .problem("keys", "/ DEL 'leasehold:default:{list}', or")
+        .problem("keys", "data: held without an end")
+        .problem("keys", "leasehold release 'data' --force --now")
         .warning("keys", "data, theirs: held by another program")
         .warning("keys", "leasehold:default:{kept}:h: kept for ever")
         .warning("keys", "leasehold:default:{stray}:x: in our namespace");

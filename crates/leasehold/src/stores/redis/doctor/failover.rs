@@ -119,20 +119,20 @@ impl Terms {
             ),
             (Some(_), Some(None)) => Finding::warning(
                 "failover",
-                "exclusion survives it only if the old master is dead: one that is cut off goes on granting and renewing, for it \
-                 does not need all of its replicas",
+                "exclusion survives it only if the old master is dead: one that is cut off goes on granting and \
+                 renewing, for it does not need all of its replicas",
                 self.remedy(),
             ),
             (Some(_), None) => Finding::warning(
                 "failover",
-                "this user may not ask how an old master is stopped (CONFIG GET), so it is taken to go on after a promotion",
+                "this user may not ask what stops an old master (CONFIG GET), so it is taken to go on",
                 format!("ACL SETUSER … +config|get; {}", self.remedy()),
             ),
             (None, _) => Finding::warning(
                 "failover",
                 format!(
-                    "exclusion does not survive it: replication is asynchronous, and of the {replicas} replicas the promoted one may \
-                     not know of the last grants"
+                    "exclusion does not survive it: replication is asynchronous, and of the {replicas} replicas the \
+                     promoted one may not know of the last grants"
                 ),
                 format!("restart_guard=on, and {}", self.remedy()),
             ),
@@ -142,8 +142,8 @@ impl Terms {
     fn remedy(&self) -> String {
         let replicas = self.replicas;
         format!(
-            "CONFIG SET min-replicas-to-write {replicas} and min-replicas-max-lag 10 (all replicas, or any that is left keeps an \
-             old master going); or wait_replicas={replicas}"
+            "CONFIG SET min-replicas-to-write {replicas} and min-replicas-max-lag 10 (all replicas, or any that \
+             is left keeps an old master going); or wait_replicas={replicas}"
         )
     }
 }

@@ -63,11 +63,8 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let mut ill = Vec::new();
     for keys in keys.chunks(AT_ONCE) {
         for seen in looked_at(patient, keys).await {
-            ill.extend(
-                seen.ailments(patient.options.format, seconds * 1000, longest)
-                    .into_iter()
-                    .map(|what| (what, seen.shown(what))),
-            );
+            let ailments = seen.ailments(patient.options.format, seconds * 1000, longest);
+            ill.extend(ailments.into_iter().map(|what| (what, seen.shown(what), seen.mended_by(what).to_owned())));
         }
     }
     told(&ill, keys.len(), whole)
@@ -166,12 +163,19 @@ impl Seen {
     }
 
     fn shown(&self, what: Ailment) -> String {
-        let name = self.of.as_ref().map_or(&*self.key, |(name, _)| name.as_str());
+        let it = self.mended_by(what);
         match what {
-            Ailment::OtherKind => format!("{} is a {}", self.key, self.kind),
-            Ailment::TooLong => format!("{name} ({:?} left)", Duration::from_secs(self.left.unsigned_abs() / 1000)),
-            Ailment::KeptForEver | Ailment::Stray => self.key.clone(),
-            _ => name.to_owned(),
+            Ailment::OtherKind => format!("{it} is a {}", self.kind),
+            Ailment::TooLong => format!("{it} ({:?} left)", Duration::from_secs(self.left.unsigned_abs() / 1000)),
+            _ => it.to_owned(),
+        }
+    }
+
+    /// What is to be named to mend it: the lock, or the key.
+    fn mended_by(&self, what: Ailment) -> &str {
+        match (&self.of, what) {
+            (Some((name, _)), Ailment::NoEnd | Ailment::TooLong | Ailment::Future | Ailment::Foreign) => name.as_str(),
+            _ => &self.key,
         }
     }
 }
@@ -192,12 +196,12 @@ impl Ailment {
     ];
 
     fn told(self) -> (Severity, &'static str, &'static str) {
-        const RELEASE: &str = "if its holder is dead: leasehold release NAME --force --now";
+        const RELEASE: &str = "if its holder is dead: leasehold release IT --force --now";
         match self {
             Self::OtherKind => (
                 Severity::Problem,
                 "of another program, and the name can't be locked",
-                "DEL the key, or use another namespace",
+                "DEL IT, or use another namespace",
             ),
             Self::NoEnd => (Severity::Problem, "held without an end: nobody else is ever granted them", RELEASE),
             Self::TooLong => (Severity::Warning, "held for longer than any TTL (a clock that was set back?)", RELEASE),
@@ -210,28 +214,29 @@ impl Ailment {
                 (Severity::Warning, "held by another program, or what was known of the holder is lost", RELEASE)
             }
             Self::KeptForEver => {
-                (Severity::Warning, "kept for ever, which ours never are", "PEXPIRE KEY 777600000, or DEL the key")
+                (Severity::Warning, "kept for ever, which ours never are", "PEXPIRE IT 777600000, or DEL it")
             }
             Self::TokenAhead => (
                 Severity::Problem,
                 "with a token from the future: the server's clock was set back by over an hour, and grants no such lock",
-                "set the server's clock; if it is right now, DEL the key that ends in :h while nobody holds the lock",
+                "set the server's clock; if it is right now, DEL IT while nobody holds the lock",
             ),
             Self::Stray => {
-                (Severity::Warning, "in our namespace, and no keys of ours", "use another namespace, or DEL them")
+                (Severity::Warning, "in our namespace, and no keys of ours", "use another namespace, or DEL IT")
             }
         }
     }
 }
 
-fn told(ill: &[(Ailment, String)], keys: usize, whole: bool) -> Vec<Finding> {
+fn told(ill: &[(Ailment, String, String)], keys: usize, whole: bool) -> Vec<Finding> {
     let of = |what: Ailment| {
-        let shown: Vec<_> = ill.iter().filter(|(ailment, _)| *ailment == what).map(|(_, shown)| &**shown).collect();
+        let shown: Vec<_> = ill.iter().filter(|(ailment, ..)| *ailment == what).collect();
         let (severity, means, fix) = what.told();
+        let (_, _, first) = shown.first()?;
         let more = if shown.len() > NAMED { format!(" and {} more", shown.len() - NAMED) } else { String::new() };
-        let named = shown[..shown.len().min(NAMED)].join(", ");
-        let message = format!("{named}{more}: {means}");
-        (!shown.is_empty()).then(|| Finding { severity, subject: "keys", message, fix: Some(fix.to_owned()) })
+        let named: Vec<_> = shown.iter().take(NAMED).map(|(_, shown, _)| &**shown).collect();
+        let message = format!("{}{more}: {means}", named.join(", "));
+        Some(Finding { severity, subject: "keys", message, fix: Some(fix.replace("IT", &format!("'{first}'"))) })
     };
     let mut findings: Vec<_> = Ailment::ALL.into_iter().filter_map(of).collect();
     let stopped = if whole { "" } else { "; there are more, which were not looked at" };
@@ -285,12 +290,13 @@ mod tests {
 
     #[test]
     fn many_are_told_in_one_line() {
-        let ill: Vec<_> = (0..7).map(|n| (Ailment::NoEnd, format!("job {n}"))).collect();
+        let ill: Vec<_> = (0..7).map(|n| (Ailment::NoEnd, format!("job {n}"), format!("job {n}"))).collect();
         let told = told(&ill, 7, false);
         assert!(
             told[0].message.starts_with("job 0, job 1, job 2, job 3, job 4 and 2 more: held without an end"),
             "{told:?}"
         );
+        assert_eq!(told[0].fix.as_deref(), Some("if its holder is dead: leasehold release 'job 0' --force --now"));
         assert!(told[1].message.contains("there are more"), "{told:?}");
     }
 }

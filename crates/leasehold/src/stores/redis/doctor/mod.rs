@@ -1,5 +1,6 @@
 //! What an operator should know about the servers.
 
+mod attempts;
 mod clock;
 mod cluster;
 mod failover;

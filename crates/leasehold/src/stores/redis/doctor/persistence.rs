@@ -51,8 +51,8 @@ fn of_kept(kept: Kept, guarded: bool) -> Finding {
     let leases = if guarded {
         "Leases are covered by the restart guard; not so ticks and keys that were done"
     } else {
-        "Another may be granted a lock that is held, until its holder is told at its next renewal; ticks and keys that were done \
-         may be run again"
+        "Another may be granted a lock that is held, until its holder is told at its next renewal; ticks and keys that \
+         were done may be run again"
     };
     let message = format!("{how}: a restart forgets {forgets}. {leases}");
     let fix = "CONFIG SET appendonly yes and appendfsync always";

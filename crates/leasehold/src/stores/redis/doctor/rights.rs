@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use ::redis::{Cmd, RedisError, RedisResult, Value};
+use ::redis::{RedisError, RedisResult, Value};
 
+use super::attempts::{Attempt, Feature, attempt, of_locks, of_locks_that_create, of_the_rest};
 use super::patient::{Patient, command, is_denied};
 use crate::error::ErrorKind;
-use crate::finding::{Finding, Severity};
+use crate::finding::Finding;
 use crate::stores::redis::cluster::tag_of;
 use crate::stores::redis::fault::Fault;
 use crate::stores::redis::keys;
-use crate::stores::redis::options::Topology;
 use crate::stores::redis::restart_guard::own_slot;
 use crate::stores::redis::{self, answer, fault};
 
@@ -19,105 +19,11 @@ const SUBJECT: &str = "rights";
 /// How long the right to subscribe may take to be tried, over a connection of its own.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What needs a right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Feature {
-    Locks,
-    WakeUps,
-    Info,
-    Settings,
-    Listing,
-    Guard,
-    Replicas,
-    Cluster,
-}
-
-impl Feature {
-    const ALL: [Self; 8] = [
-        Self::Locks,
-        Self::Guard,
-        Self::Replicas,
-        Self::Cluster,
-        Self::WakeUps,
-        Self::Info,
-        Self::Settings,
-        Self::Listing,
-    ];
-
-    /// What it costs to go without.
-    fn cost(self) -> (Severity, &'static str) {
-        match self {
-            Self::Locks => (Severity::Problem, "no lock can be taken, renewed and released"),
-            Self::Guard => {
-                (Severity::Warning, "each new connection waits for the whole max_ttl before it grants anything")
-            }
-            Self::Replicas => (Severity::Problem, "nothing is granted or renewed (wait_replicas)"),
-            Self::Cluster => (Severity::Problem, "nobody knows which master has which lock"),
-            Self::WakeUps => (Severity::Warning, "whoever waits for a lock is not woken, and looks twice a second"),
-            Self::Info => (
-                Severity::Warning,
-                "a replica or a restarted server is not recognised, and memory, persistence and replication can't be examined",
-            ),
-            Self::Settings => {
-                (Severity::Warning, "nobody can tell how the disk is written and how long an old master goes on")
-            }
-            Self::Listing => (Severity::Warning, "`ls` shows nothing, and keys can't be examined"),
-        }
-    }
-}
-
-/// A right, as `ACL SETUSER` is told it, and what tries it.
-struct Attempt {
-    feature: Feature,
-    right: &'static str,
-    command: Cmd,
-}
-
-fn attempt(feature: Feature, right: &'static str, name: &str, arguments: &[&str]) -> Attempt {
-    Attempt { feature, right, command: command(name, arguments) }
-}
-
 /// A right that is missing.
 #[derive(Debug, PartialEq, Eq)]
 struct Missing {
     feature: Feature,
     right: String,
-}
-
-/// Commands of the scripts. `probe` is a key with a text in it: what changes keys of other kinds fails over it, once it
-/// is known that this user may.
-fn of_locks(probe: &str, other: &str) -> Vec<Attempt> {
-    let of = |right, arguments: &[&str]| attempt(Feature::Locks, right, &right[1..], arguments);
-    vec![
-        attempt(Feature::Locks, "+evalsha", "EVALSHA", &["0000000000000000000000000000000000000000", "1", probe]),
-        of("+get", &[probe]),
-        of("+exists", &[probe]),
-        of("+type", &[probe]),
-        of("+time", &[]),
-        of("+pttl", &[probe]),
-        of("+pexpire", &[other, "1000"]),
-        of("+pexpireat", &[other, "1000"]),
-        of("+hget", &[probe, "a"]),
-        of("+hmget", &[probe, "a"]),
-        of("+hgetall", &[probe]),
-        of("+hkeys", &[probe]),
-        of("+hdel", &[probe, "a"]),
-        of("+zrem", &[probe, "a"]),
-        of("+zrange", &[probe, "0", "0"]),
-        of("+zrangebyscore", &[probe, "0", "0"]),
-        of("+zremrangebyscore", &[probe, "0", "0"]),
-        of("+zscore", &[probe, "a"]),
-        of("+zrank", &[probe, "a"]),
-        of("+zcard", &[probe]),
-        of("+zcount", &[probe, "0", "0"]),
-    ]
-}
-
-/// What would leave something behind if the probe were not there.
-fn of_locks_that_create(probe: &str, has_signal: bool) -> Vec<Attempt> {
-    let of = |right, arguments: &[&str]| attempt(Feature::Locks, right, &right[1..], arguments);
-    let signal = has_signal.then(|| of("+lpush", &[probe, "a"]));
-    [of("+hset", &[probe, "a", "1"]), of("+zadd", &[probe, "1", "a"])].into_iter().chain(signal).collect()
 }
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
@@ -165,28 +71,6 @@ async fn tried(patient: &Patient<'_>) -> Result<Vec<Finding>, Fault> {
     let mut findings = judged(&missing, patient.options.login.user.as_deref().unwrap_or("default"), &channels(patient));
     findings.extend(writes(&written));
     Ok(findings)
-}
-
-fn of_the_rest(patient: &Patient<'_>) -> Vec<Attempt> {
-    let options = patient.options;
-    let channel = format!("{}probe", redis::channels(options));
-    let mut attempts = vec![
-        attempt(Feature::WakeUps, "+publish", "PUBLISH", &[&channel, "- - - probe"]),
-        Attempt { feature: Feature::Listing, right: "+scan", command: redis::scan(options, "0") },
-    ];
-    if options.guard().is_some() {
-        attempts.push(attempt(Feature::Guard, "+eval", "EVAL", &["return 1", "0"]));
-    }
-    if options.replicas.is_some() {
-        attempts.push(attempt(Feature::Replicas, "+wait", "WAIT", &["0", "1"]));
-    }
-    if matches!(options.topology, Topology::Cluster { .. }) {
-        attempts.push(attempt(Feature::Cluster, "+cluster|slots", "CLUSTER", &["SLOTS"]));
-        if options.guard().is_some() {
-            attempts.push(attempt(Feature::Cluster, "+cluster|nodes", "CLUSTER", &["NODES"]));
-        }
-    }
-    attempts
 }
 
 /// The right that was missing, if that is why.
@@ -278,6 +162,7 @@ fn writes(written: &RedisResult<Value>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Severity;
 
     #[test]
     fn each_feature_that_lacks_something_is_told_once_with_the_command_that_mends_it() {
