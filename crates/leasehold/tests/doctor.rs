@@ -69,6 +69,10 @@ impl Told {
     }
 }
 
+async fn refusal(url: &str) -> leasehold::Error {
+    locks(url).await.lock("job").try_acquire().await.unwrap_err()
+}
+
 fn key(name: &str) -> String {
     format!("leasehold:default:{{{name}}}")
 }
@@ -86,6 +90,7 @@ async fn a_server_of_ones_own_is_fine_and_nothing_is_left_behind() {
         .fine("restart guard", "off")
         .fine("failover", "no replica")
         .fine("rights", "the user default may do all")
+        .fine("scripts", "can be loaded")
         .fine("clock", "from ours")
         .fine("keys", "0 looked at");
     assert_eq!(server.command(&["DBSIZE"]).integer(), 0);
@@ -172,6 +177,13 @@ async fn with_the_least_of_rights_locks_work_and_what_is_missing_is_told() {
         .warning("rights", "ACL SETUSER least +config|get")
         .warning("rights", "ACL SETUSER least +info")
         .warning("rights", "ACL SETUSER least +scan");
+    let guarded = |user| format!("{}?restart_guard=on", server.url_as(user, "secret"));
+    let told = Told::of(&guarded("least")).await;
+    told.has_problems(&["restart guard"])
+        .problem("restart guard", "+info")
+        .warning("rights", "ACL SETUSER least +eval");
+    let error = refusal(&guarded("least")).await;
+    assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     Told::of(&server.url_as("all", "secret")).await.fine("rights", "the user all may do all").fine("keys", "looked at");
     Told::of(&server.url_as("elsewhere", "secret"))
         .await
@@ -186,13 +198,13 @@ async fn e11_a_policy_that_forbids_scripts_is_told_at_the_first_call_and_by_the_
     let server = Redis::options().acl(&users.each_ref().map(String::as_str)).start();
     for (user, command, right) in [("no_load", "script", "+script|load"), ("no_call", "evalsha", "+evalsha")] {
         let url = server.url_as(user, "secret");
-        let error = locks(&url).await.lock("job").try_acquire().await.unwrap_err();
+        let error = refusal(&url).await;
         assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
         assert!(error.to_string().contains(command) && error.to_string().contains("doctor"), "{error}");
         Told::of(&url).await.has_problems(&["rights"]).problem("rights", &format!("ACL SETUSER {user} {right}"));
     }
     let renamed = Redis::options().config("rename-command", "EVALSHA \"\"").start();
-    let error = locks(&renamed.url()).await.lock("job").try_acquire().await.unwrap_err();
+    let error = refusal(&renamed.url()).await;
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     Told::of(&renamed.url()).await.has_problems(&["rights"]).problem("rights", "+evalsha");
     assert_eq!(server.command(&["DBSIZE"]).integer(), 0);

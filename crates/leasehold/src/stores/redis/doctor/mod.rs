@@ -10,6 +10,7 @@ mod memory;
 mod patient;
 mod persistence;
 mod rights;
+mod scripts;
 mod sentinels;
 mod server;
 
@@ -78,7 +79,7 @@ impl Doctor<'_> {
     async fn look(&self, address: &Address) -> Result<Vec<Finding>, Fault> {
         let patient = match Patient::meet(self, address).await {
             Ok(patient) => patient,
-            Err(Fault::Sent(error)) if error.code() == Some("BUSY") => return Ok(vec![server::busy()]),
+            Err(Fault::Sent(error)) if error.code() == Some("BUSY") => return Ok(vec![scripts::busy()]),
             Err(fault) => return Err(fault),
         };
         if let Some(wrong) = server::is_none_for_locks(&patient) {

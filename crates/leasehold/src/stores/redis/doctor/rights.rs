@@ -6,6 +6,7 @@ use ::redis::{RedisError, RedisResult, Value};
 
 use super::attempts::{Attempt, Feature, attempt, of_locks, of_locks_that_create, of_the_rest};
 use super::patient::{Patient, command, is_denied};
+use super::scripts;
 use crate::error::ErrorKind;
 use crate::finding::Finding;
 use crate::stores::redis::cluster::tag_of;
@@ -61,7 +62,9 @@ async fn tried(patient: &Patient<'_>) -> Result<Vec<Finding>, Fault> {
         }
     }
     missing.extend(cannot_subscribe(patient).await);
-    missing.extend(scripts_denied(patient).await?);
+    let loaded = scripts::load(patient).await?;
+    let load = attempt(Feature::Locks, "+script|load", "SCRIPT", &[]);
+    missing.extend(loaded.as_ref().err().and_then(|error| refused(error, &load, patient)));
     missing.extend(patient.info.is_none().then(|| Missing { feature: Feature::Info, right: "+info".into() }));
     missing.extend(
         patient.settings.is_none().then(|| Missing { feature: Feature::Settings, right: "+config|get".into() }),
@@ -69,6 +72,7 @@ async fn tried(patient: &Patient<'_>) -> Result<Vec<Finding>, Fault> {
     missing.dedup();
 
     let mut findings = judged(&missing, patient.options.login.user.as_deref().unwrap_or("default"), &channels(patient));
+    findings.extend(scripts::finding(&loaded));
     findings.extend(writes(&written));
     Ok(findings)
 }
@@ -98,14 +102,6 @@ async fn cannot_subscribe(patient: &Patient<'_>) -> Option<Missing> {
         }
         _ => None,
     }
-}
-
-/// A script is loaded that any client loads, in the one form or the other.
-async fn scripts_denied(patient: &Patient<'_>) -> Result<Option<Missing>, Fault> {
-    let script = &patient.scripts.inspect;
-    let answers = patient.ask(&[script.load(true), script.load(false)]).await?;
-    let denied = answers.iter().all(|answer| answer.as_ref().is_err_and(is_denied));
-    Ok(denied.then(|| Missing { feature: Feature::Locks, right: "+script|load".into() }))
 }
 
 /// The channels of the namespace, as `ACL SETUSER` is told them.

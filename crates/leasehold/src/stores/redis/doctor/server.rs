@@ -47,15 +47,6 @@ fn wrong_place(info: &Info, alone: bool, scheme: &str, address: &str) -> Option<
     })
 }
 
-/// Nothing else can be asked of it.
-pub(super) fn busy() -> Finding {
-    Finding::problem(
-        "scripts",
-        "the server is busy with somebody's script and answers nothing else: leases run out meanwhile",
-        "SCRIPT KILL, and mend who calls it; if it has written already, only the end of the script or of the server helps",
-    )
-}
-
 pub(super) fn version(patient: &Patient<'_>) -> Finding {
     patient.info.as_ref().map_or_else(
         || Finding::warning("version", "not known: this user may not ask for INFO", "see below, rights"),
@@ -69,11 +60,6 @@ fn of_version(info: &Info) -> Finding {
         if valkey.is_empty() { format!("Redis {redis} ({mode})") } else { format!("Valkey {valkey} ({mode})") };
     match redis.split('.').next().and_then(|major| major.parse::<u32>().ok()) {
         Some(..6) => Finding::problem("version", format!("{message} knows nothing of RESP3"), "use Redis 6 or later"),
-        Some(6) => Finding::warning(
-            "version",
-            format!("{message}: when full it may refuse to renew and to release; Redis 7 does both all the same"),
-            "use Redis 7 or later",
-        ),
         _ => Finding::fine("version", message),
     }
 }
@@ -110,7 +96,7 @@ mod tests {
     fn old_servers_are_told() {
         let severity = |version: &str| of_version(&Info::read(&format!("redis_version:{version}"))).severity;
         let told = ["5.0.9", "6.2.1", "7.0.15", "8.2.0"].map(severity);
-        assert_eq!(told, [Severity::Problem, Severity::Warning, Severity::Fine, Severity::Fine]);
+        assert_eq!(told, [Severity::Problem, Severity::Fine, Severity::Fine, Severity::Fine]);
         let valkey = of_version(&Info::read("redis_version:7.2.4\nvalkey_version:8.0.1\nredis_mode:standalone"));
         assert_eq!(valkey.message, "Valkey 8.0.1 (standalone)");
     }
