@@ -1,0 +1,159 @@
+//! What a Redis that was restarted or promoted may have forgotten, and replicas that are waited for. The numbers are those of
+//! the model (`docs/design/0006`) and of the fault of another system that the test was made of.
+#![cfg(feature = "redis")]
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Applied, ErrorKind, Guard, Lock, Locks, LossReason, Outcome};
+use leasehold_testkit::process::{eventually, eventually_async};
+use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, slot_of};
+
+const SOON: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(3);
+
+async fn locks(url: &str) -> Locks {
+    Locks::connect(url).await.unwrap()
+}
+
+/// The lock, once there is a server that grants it.
+async fn granted(lock: &Lock) -> Guard {
+    let began = Instant::now();
+    loop {
+        match tokio::time::timeout(SOON, lock.acquire()).await.expect("it is granted in the end") {
+            Ok(outcome) => return outcome.guard().unwrap(),
+            // Who waits gives up after a TTL without any server.
+            Err(error) => assert!(error.is_transient() && began.elapsed() < SOON, "{error}"),
+        }
+    }
+}
+
+async fn acquired(lock: &Lock) -> Guard {
+    match lock.try_acquire().await.unwrap() {
+        Outcome::Acquired(guard) => guard,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn guarded(server: &Redis) -> String {
+    format!("{}?restart_guard=on&max_ttl=4", server.url())
+}
+
+#[tokio::test]
+async fn g01_a_server_that_has_just_been_started_grants_nothing_for_max_ttl() {
+    let server = Redis::start();
+    let locks = locks(&guarded(&server)).await;
+    let error = locks.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    assert!(error.is_passing() && error.to_string().contains("grants nothing for"), "{error}");
+    // Who waits anyway waits for that, too, however short its TTL is.
+    let began = Instant::now();
+    let guard = granted(&locks.lock("job").ttl(Duration::from_secs(1))).await;
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    guard.release().await.unwrap();
+    // It is over for everybody.
+    let others = self::locks(&guarded(&server)).await;
+    acquired(&others.lock("job").ttl(TTL)).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ttl_that_the_guard_does_not_cover_is_refused() {
+    let server = Redis::start();
+    let locks = locks(&guarded(&server)).await;
+    let error = locks.lock("job").ttl(Duration::from_secs(5)).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("max_ttl=5"), "{error}");
+}
+
+#[tokio::test]
+async fn g01_what_an_empty_server_has_forgotten_is_over_before_it_grants_anything() {
+    let server = Redis::start();
+    let (ours, others) = (locks(&guarded(&server)).await, locks(&guarded(&server)).await);
+    let held = granted(&ours.lock("job").ttl(TTL)).await;
+    server.kill();
+    server.restart();
+    let next = granted(&others.lock("job").ttl(TTL)).await;
+    assert!(!held.is_valid(), "two hold it");
+    assert!(matches!(held.loss(), Some(LossReason::Gone | LossReason::Unreachable(_))), "{:?}", held.loss());
+    assert!(next.token() > held.token());
+}
+
+#[tokio::test]
+async fn who_may_not_ask_a_server_who_it_is_is_told_what_to_do() {
+    let server = Redis::options().acl(&["user worker on >secret ~* &* +@all -info"]).start();
+    let url = server.url_as("worker", "secret");
+    let error = locks(&format!("{url}?restart_guard=on")).await.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    assert!(error.to_string().contains("restart_guard=off") && !error.to_string().contains("secret"), "{error}");
+    acquired(&locks(&url).await.lock("job")).await.release().await.unwrap();
+}
+
+/// Longer than it takes to replace a master: its holder learns of it only after that.
+const LONG: Duration = Duration::from_secs(9);
+
+/// A grant that never reached the replica which is promoted: nobody else is granted the lock while its holder believes
+/// in it. Then the guard is over, for those who come later as well.
+async fn survives(ours: &Locks, others: &str, lose_the_master: impl FnOnce()) {
+    let others = locks(others).await;
+    let held = granted(&ours.lock("job").ttl(LONG)).await;
+    lose_the_master();
+    let next = granted(&others.lock("job").ttl(TTL)).await;
+    assert!(!held.is_valid(), "two hold it");
+    assert!(next.token() > held.token());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e01_g01_exclusion_survives_a_failover_that_has_lost_the_grant() {
+    let servers = RedisSentinels::start();
+    let url = format!("{}?max_ttl=9", servers.url());
+    let ours = locks(&url).await;
+    granted(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
+    // Nothing arrives there any more; the sentinels take some seconds to mend that.
+    servers.replica().command(&["REPLICAOF", "127.0.0.1", "1"]);
+    survives(&ours, &url, || drop(servers.kill_master())).await;
+    acquired(&locks(&url).await.lock("later").ttl(TTL)).await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn e01_g01_exclusion_survives_a_failover_in_a_cluster() {
+    let cluster = RedisCluster::start();
+    let url = format!("{}?max_ttl=9", cluster.url());
+    let ours = locks(&url).await;
+    granted(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
+    let slot = slot_of("job");
+    survives(&ours, &url, || {
+        let (master, replica) = (cluster.master_of(slot), cluster.replica_of(slot));
+        master.kill();
+        eventually("the replica is promoted", SOON, || {
+            replica.command(&["INFO", "replication"]).text().contains("role:master")
+        });
+        replica.command(&["FLUSHALL"]); // As if nothing had reached it.
+    })
+    .await;
+    acquired(&locks(&url).await.lock("job").ttl(TTL)).await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_too_few_replicas_have_is_not_granted_and_not_renewed() {
+    let master = Redis::start();
+    let replica = Redis::replica_of(&master);
+    replica.catch_up_with(&master);
+    let locks = locks(&format!("{}?wait_replicas=1", master.url())).await;
+    let guard = acquired(&locks.lock("held").ttl(TTL)).await;
+    assert_eq!(replica.command(&["EXISTS", "leasehold:default:{held}"]).integer(), 1, "it is there before it is said");
+    replica.pause();
+    let error = locks.lock("job").ttl(Duration::from_secs(30)).try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::Maybe), "{error}");
+    assert!(error.to_string().contains("0 of the 1 replicas"), "{error}");
+    let reason = tokio::time::timeout(SOON, guard.lost()).await.expect("a renewal that may be lost doesn't count");
+    assert!(matches!(reason, LossReason::Unreachable(_)), "{reason:?}");
+    eventually_async("what was not granted is given back", SOON, async || {
+        locks.inspect("job").await.is_ok_and(|holding| holding.is_none())
+    })
+    .await;
+    replica.resume();
+    eventually_async("it goes on", SOON, async || {
+        locks.lock("job").ttl(TTL).try_acquire().await.is_ok_and(|outcome| outcome.guard().is_some())
+    })
+    .await;
+}
