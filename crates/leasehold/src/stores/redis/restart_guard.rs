@@ -13,7 +13,7 @@ use super::keys;
 use super::node::Node;
 use crate::error::ErrorKind;
 use crate::name::Namespace;
-use crate::validity::DRIFT;
+use crate::validity;
 
 /// A server that was started or promoted may not know who holds what: its data was lost with it, or had not reached it.
 /// Once the largest TTL has passed, all that it may have forgotten is over, and it can't grant what another holds. So
@@ -57,7 +57,7 @@ impl RestartGuard {
         let age = known.max(node.master_for_at_least().unwrap_or_default());
         let lag = old_master_goes_on(node, &to_write, &max_lag).unwrap_or_default();
         let now = Instant::now();
-        let from = |span: Duration| now + span.saturating_sub(age).mul_f64(1.0 + 2.0 * DRIFT);
+        let from = |span: Duration| now + validity::outlasting(span.saturating_sub(age));
         Ok(Standing { grants_from: from(max_ttl + lag), renews_from: from(lag) })
     }
 
