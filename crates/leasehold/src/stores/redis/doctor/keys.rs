@@ -1,6 +1,6 @@
 //! What stands under the names' keys that should not.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{RedisResult, Value};
 
@@ -14,6 +14,9 @@ use crate::stores::redis::keys::{Keys, Part};
 /// How many keys of ours are looked at, and how many pages of all keys.
 const KEYS: usize = 10_000;
 const PAGES: usize = 100;
+
+/// And for how long: the rest of the examination must not be lost over it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many are asked about in one go.
 const AT_ONCE: usize = 500;
@@ -54,25 +57,31 @@ enum Ailment {
 }
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
-    let Some((mut keys, whole)) = scanned(patient).await else { return Vec::new() };
+    let began = Instant::now();
+    let Some((mut keys, mut whole)) = scanned(patient).await else { return Vec::new() };
     keys.sort_unstable();
     keys.dedup();
     let Some(now) = patient.ask_one(&redis::cmd("TIME")).await else { return Vec::new() };
     let Ok((seconds, _)) = redis::from_redis_value::<(i64, i64)>(now) else { return Vec::new() };
     let longest = patient.options.guard().unwrap_or(LONGEST);
-    let mut ill = Vec::new();
+    let (mut ill, mut looked) = (Vec::new(), 0);
     for keys in keys.chunks(AT_ONCE) {
+        if began.elapsed() > PATIENCE {
+            whole = false;
+            break;
+        }
+        looked += keys.len();
         for seen in looked_at(patient, keys).await {
             let ailments = seen.ailments(patient.options.format, seconds * 1000, longest);
             ill.extend(ailments.into_iter().map(|what| (what, seen.shown(what), seen.mended_by(what).to_owned())));
         }
     }
-    told(&ill, keys.len(), whole)
+    told(&ill, looked, whole)
 }
 
 /// The keys of the namespace, and whether these are all; nothing for a user who may not ask.
 async fn scanned(patient: &Patient<'_>) -> Option<(Vec<String>, bool)> {
-    let (mut keys, mut cursor) = (Vec::new(), String::from("0"));
+    let (mut keys, mut cursor, began) = (Vec::new(), String::from("0"), Instant::now());
     for _ in 0..PAGES {
         let page = patient.ask_one(&crate::stores::redis::scan(patient.options, &cursor)).await?;
         let (next, page): (String, Vec<String>) = redis::from_redis_value(page).ok()?;
@@ -80,7 +89,7 @@ async fn scanned(patient: &Patient<'_>) -> Option<(Vec<String>, bool)> {
         if next == "0" {
             return Some((keys, true));
         }
-        if keys.len() >= KEYS {
+        if keys.len() >= KEYS || began.elapsed() > PATIENCE / 2 {
             break;
         }
         cursor = next;
