@@ -42,3 +42,24 @@ fn a_server_that_is_gone_or_closed_is_no_answer() {
     gone.fails(69, &["refuses connections"]);
     assert!(!bench.path("ran").exists() && !gone.stderr.contains("hunter2"), "{gone:?}");
 }
+
+#[test]
+fn what_another_program_put_there_is_named_and_hides_nothing() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    server.command(&["RPUSH", "leasehold:default:{theirs}", "job"]);
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{leasehold} ls; {leasehold} doctor; echo code $?; {leasehold} doctor --json");
+    let told = on(&server, &bench, &["run", "ours", "--", "sh", "-c", &inner]);
+    for words in [
+        "\nours ",
+        "foreign: leasehold:default:{theirs} is a list",
+        "problem  keys: leasehold:default:{theirs} is a list",
+        "fix: DEL 'leasehold:default:{theirs}'",
+        "code 78",
+        "\"severity\": \"problem\"",
+    ] {
+        assert!(told.stdout.contains(words), "{words:?} is not in {}", told.stdout);
+    }
+    on(&server, &bench, &["status", "theirs"]).fails(78, &["{theirs} is a list"]);
+    on(&server, &bench, &["run", "theirs", "--", "true"]).fails(78, &["another namespace"]);
+}

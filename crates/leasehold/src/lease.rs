@@ -68,6 +68,10 @@ impl fmt::Debug for HolderId {
 pub struct FencingToken(u64);
 
 impl FencingToken {
+    /// 1 November 2026, since 1970: no wall clock that is right shows less, and tokens start from it. Raised now and then.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    pub(crate) const BUILT: Duration = Duration::from_millis(1_793_491_200_000);
+
     /// A token with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {

@@ -33,6 +33,12 @@ pub fn of(ttl: Duration) -> Duration {
     ttl.mul_f64((1.0 - DRIFT) / (1.0 + DRIFT)).saturating_sub(ROUNDING)
 }
 
+/// How long to wait, by our clock, until `span` has passed by any other: `span · (1+ρ)/(1−ρ)`, ρ = [`DRIFT`].
+#[must_use]
+pub fn outlasting(span: Duration) -> Duration {
+    span.mul_f64((1.0 + DRIFT) / (1.0 - DRIFT))
+}
+
 /// When a lease of `ttl` must no longer be believed in, if the request for it was sent at `sent`.
 #[must_use]
 pub fn until(sent: Moment, ttl: Duration) -> Moment {

@@ -330,3 +330,41 @@ async fn over_a_unix_socket() {
     let locks = locks(&format!("redis+unix://{}", server.socket().display())).await;
     acquired(&locks.lock("job")).await.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn d09_what_others_put_under_one_name_hides_no_other_from_a_list() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let _guard = acquired(&locks.lock("ours")).await;
+    acquired(&locks.lock("once ours")).await.release().await.unwrap();
+    server.command(&["RPUSH", &key("once ours"), "job"]);
+    server.command(&["SET", &format!("{}:h", key("beside")), "data"]);
+    server.command(&["SET", &key("theirs"), "redis-py", "PX", "60000"]);
+    server.command(&["SET", "leasehold:default:{job}:else", "no lock"]);
+    let list = locks.list().await.unwrap();
+    let told: Vec<_> = list.iter().map(|lock| (lock.name.as_str(), lock.holder.is_some(), &*lock.label)).collect();
+    assert_eq!(told[0], ("beside", true, "foreign: leasehold:default:{beside}:h is a string"));
+    assert_eq!(told[1], ("once ours", true, "foreign: leasehold:default:{once ours} is a list"));
+    assert_eq!((told[2].0, told[2].1, told[3]), ("ours", true, ("theirs", true, "foreign: redis-py")));
+    assert_eq!(told.len(), 4);
+    let error = locks.inspect("beside").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("{beside}:h is a string"), "{error}");
+}
+
+/// A round trip for each would take seconds on a machine that is busy.
+#[tokio::test]
+async fn thousands_of_names_are_listed_in_few_round_trips() {
+    let server = Redis::start();
+    let mut connection = server.connect().unwrap();
+    let write = "for n = 1, 5000 do local key = 'leasehold:default:{job ' .. n .. '}' \
+                 redis.call('SET', key, 'somebody', 'PX', 60000) redis.call('HSET', key .. ':h', 't', n, 'h', 'somebody') end";
+    connection.ask(&["EVAL", write, "0"]).unwrap();
+    let locks = locks(&server.url()).await;
+    assert_eq!(locks.list().await.unwrap().len(), 5000);
+    let scripts = server.command(&["INFO", "commandstats"]).text();
+    assert!(scripts.contains("cmdstat_evalsha:calls=5000,"), "{scripts}");
+    let began = std::time::Instant::now();
+    assert_eq!(locks.list().await.unwrap().len(), 5000);
+    println!("5000 names in {:?}", began.elapsed());
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::fault::Fault;
 use crate::error::{Error, ErrorKind};
 use crate::lease::{Attempt, Claim, FencingToken, Grant, Holder, HolderId, Holding, Renewal, disagreement};
 use crate::name::LockName;
@@ -204,6 +205,19 @@ pub(super) fn holding(value: Value, name: &LockName) -> Result<Option<Holding>, 
     let now = fields.number()?;
     let holders = fields.holders(now)?;
     Ok(Some(Holding { waiting, ..Holding::of(name.clone(), permits, holders) }))
+}
+
+/// A name whose keys hold something of another program, if it is that: nobody can hold it before that is gone.
+pub(super) fn spoilt(fault: &Fault, name: &LockName) -> Option<Holding> {
+    let Fault::Sent(error) = fault else { return None };
+    let what = error.detail().filter(|_| error.code() == Some("WRONGTYPE"))?;
+    let holder = Holder {
+        holder: Some(HolderId::foreign(what.as_bytes())),
+        label: shown(what.as_bytes()),
+        remaining: Holding::NO_END,
+        ..Holder::default()
+    };
+    Some(Holding::of(name.clone(), 1, vec![holder]))
 }
 
 fn tick(millis: i64) -> Tick {

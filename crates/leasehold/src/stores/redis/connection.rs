@@ -163,6 +163,11 @@ impl Link {
         }
     }
 
+    /// Where the server is, or who says so.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     async fn live(&self) -> Result<Live, Fault> {
         if let Some(live) = self.current().filter(|live| !self.is_in_doubt(live)) {
             return Ok(live);

@@ -71,6 +71,9 @@ pub(super) fn told(fault: Fault, shown: &str) -> Error {
     }
 }
 
+/// Where it says what a user has to be allowed.
+const NEEDED: &str = "`leasehold doctor` says what locks need";
+
 /// What kind of error it is, what to say, and whether it is certain that nothing was done.
 type Classified = (ErrorKind, String, bool);
 
@@ -123,7 +126,7 @@ fn of_the_server(kind: ServerErrorKind, error: &RedisError, shown: &str) -> Clas
             true,
         ),
         ServerErrorKind::NoPerm => {
-            (ErrorKind::AccessDenied, format!("{shown} does not let this user do that ({error})"), true)
+            (ErrorKind::AccessDenied, format!("{shown} does not let this user do that ({error}); {NEEDED}"), true)
         }
         ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown | ServerErrorKind::TryAgain => {
             (ErrorKind::Unavailable, format!("{shown} can't answer now ({error})"), true)
@@ -142,6 +145,17 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
     let says = |word: &str| code == word || detail.contains(word);
     if says("OOM") || says("MISCONF") {
         return (ErrorKind::Refused, format!("{shown} refuses to write ({detail})"), true);
+    }
+    if code == "CLOCK" {
+        let message = format!(
+            "the clock of {shown} was set back, or is before this program was built ({detail}); fencing tokens start from \
+             it, so set it"
+        );
+        return (ErrorKind::Misconfigured, message, true);
+    }
+    if says("unknown command") {
+        let message = format!("{shown} knows no such command, or lets nobody use it ({detail}); {NEEDED}");
+        return (ErrorKind::AccessDenied, message, true);
     }
     if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") {
         return (ErrorKind::AccessDenied, format!("{shown} denies access ({detail})"), true);

@@ -61,6 +61,11 @@ impl Format {
         self == Self::Own
     }
 
+    /// Whether there is a list that the library's waiters block on.
+    pub fn has_signal(self) -> bool {
+        matches!(self, Self::Compat(Library { signal: Some(_), .. }))
+    }
+
     /// Whether a release may give the lock to its first waiter. A library that reads the key knows nothing of that.
     pub fn hands_over(self) -> bool {
         self.is_own()

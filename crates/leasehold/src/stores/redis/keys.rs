@@ -17,6 +17,32 @@ pub(super) struct Keys {
     signal: Option<String>,
 }
 
+/// Which of a name's keys one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Lock,
+    Hash,
+    Queue,
+    Waiters,
+    Pool,
+}
+
+impl Part {
+    fn companion(letter: &str) -> Option<Self> {
+        let parts = [("h", Self::Hash), ("q", Self::Queue), ("w", Self::Waiters), ("p", Self::Pool)];
+        parts.into_iter().find(|(known, _)| *known == letter).map(|(_, part)| part)
+    }
+
+    /// Of which kind it is in the server.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Lock => "string",
+            Self::Hash | Self::Waiters => "hash",
+            Self::Queue | Self::Pool => "zset",
+        }
+    }
+}
+
 impl Keys {
     pub fn of(format: Format, namespace: &Namespace, name: &LockName) -> Self {
         let Format::Compat(library) = format else {
@@ -54,10 +80,11 @@ impl Keys {
         self.all().iter().all(|key| hashed(key) == hashed(&self.lock))
     }
 
-    /// What the names' companions look like, for a search. A namespace may have characters that a pattern has, too.
+    /// What the names' keys look like, for a search; those of another library's form have nothing that marks them but
+    /// what stands beside them. A namespace may have characters that a pattern has, too.
     pub fn pattern(format: Format, namespace: &Namespace) -> String {
         if !format.is_own() {
-            return format!("*{BESIDE}h"); // A prefix may stand behind a brace or not.
+            return format!("*{BESIDE}?"); // A prefix may stand behind a brace or not.
         }
         let mut pattern = String::from("leasehold:");
         for c in encoded(namespace.as_str()).chars() {
@@ -66,24 +93,36 @@ impl Keys {
             }
             pattern.push(c);
         }
-        pattern + ":{*}:h"
+        pattern + ":{*}*"
     }
 
-    /// The name that a companion belongs to.
-    pub fn name_in(format: Format, companion: &str) -> Option<LockName> {
+    /// The name that a key belongs to, and which of its keys it is.
+    pub fn read(format: Format, key: &str) -> Option<(LockName, Part)> {
         let Format::Compat(library) = format else {
-            let (_, rest) = companion.split_once('{')?;
-            return LockName::new(&decoded(rest.strip_suffix("}:h")?)).ok();
+            let (name, companion) = key.split_once('{')?.1.split_once('}')?;
+            let part = if companion.is_empty() { Part::Lock } else { Part::companion(companion.strip_prefix(':')?)? };
+            return Some((LockName::new(&decoded(name)).ok()?, part));
         };
-        let beside = companion.strip_suffix("h")?.strip_suffix(BESIDE)?;
+        let (beside, companion) = key.split_at_checked(key.len().checked_sub(1)?)?;
+        let beside = beside.strip_suffix(BESIDE)?;
         let lock = beside.strip_suffix(':').or_else(|| beside.strip_prefix('{')?.strip_suffix('}'))?;
-        LockName::new(lock.strip_prefix(library.prefix)?).ok()
+        Some((LockName::new(lock.strip_prefix(library.prefix)?).ok()?, Part::companion(companion)?))
     }
 }
 
 /// Where it stands since when a server has been what it is; in a cluster in a slot of that server's, which the tag says.
 pub(super) fn since(namespace: &Namespace, identity: &str, tag: &str) -> String {
     format!("leasehold:{}:since:{identity}:{{{tag}}}", encoded(namespace.as_str()))
+}
+
+/// A key that no name has, to try what may be done; the tag says its slot.
+pub(super) fn probe(namespace: &Namespace, random: &str, tag: &str) -> String {
+    format!("leasehold:{}:probe:{random}:{{{tag}}}", encoded(namespace.as_str()))
+}
+
+/// What `ACL SETUSER` is told of the keys that a user needs.
+pub(super) fn all_of(format: Format, namespace: &Namespace) -> String {
+    if format.is_own() { format!("~leasehold:{}:*", encoded(namespace.as_str())) } else { "~*".into() }
 }
 
 /// What the names of the keys beside a foreign one begin with. Two keys, such as `job` and `{job}`, must not meet there:
@@ -158,7 +197,12 @@ mod tests {
             for name in NAMES {
                 let name = LockName::new(name).unwrap();
                 let keys = Keys::of(format, &Namespace::default(), &name);
-                assert_eq!(Keys::name_in(format, &keys.all()[1]).as_ref(), Some(&name), "{keys:?}");
+                for (key, part) in
+                    keys.all().iter().zip([Part::Lock, Part::Hash, Part::Queue, Part::Waiters, Part::Pool])
+                {
+                    let marked = format.is_own() || part != Part::Lock;
+                    assert_eq!(Keys::read(format, key), marked.then(|| (name.clone(), part)), "{keys:?}");
+                }
                 assert!(keys.all().into_iter().all(|key| seen.insert(key)), "no key is two names': {keys:?}");
             }
         }
@@ -215,8 +259,14 @@ mod tests {
     #[test]
     fn companions_of_others_are_not_taken_for_ones_own() {
         let mutex = Format::compat("redis-semaphore").unwrap();
-        for companion in ["{job}:leasehold:h", "{mutex:job}:leasehold:q", "leasehold:default:{job}:h", "mutex:job"] {
-            assert_eq!(Keys::name_in(mutex, companion), None, "{companion}");
+        for key in ["{job}:leasehold:h", "{mutex:job}:leasehold:x", "leasehold:default:{job}:h", "mutex:job", "", "ä"]
+        {
+            assert_eq!(Keys::read(mutex, key), None, "{key}");
+        }
+        for key in
+            ["leasehold:default:{job}x", "leasehold:default:{job}:x", "leasehold:default:job", "leasehold:default:{}"]
+        {
+            assert_eq!(Keys::read(Format::Own, key), None, "{key}");
         }
     }
 }

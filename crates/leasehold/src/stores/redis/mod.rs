@@ -32,7 +32,7 @@ use self::answer::Fields;
 use self::bells::Bells;
 use self::connection::{Making, Session, Terms};
 use self::dial::Dial;
-use self::doctor::Info;
+use self::doctor::Doctor;
 use self::fault::Fault;
 use self::keys::Keys;
 use self::options::Options;
@@ -40,7 +40,7 @@ use self::restart_guard::RestartGuard;
 use self::script::{Script, Scripts};
 use self::servers::Servers;
 use self::tls::Tls;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
@@ -50,6 +50,9 @@ use crate::tick::Verdict;
 /// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.
 /// That is sooner than the whole batch is given up (`layers::Timeout`), even if a part is sent elsewhere.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// How many names are looked at in one go: a pipeline keeps those waiting who come behind it.
+const LISTED_AT_ONCE: usize = 500;
 
 /// A store in one Redis server, in the master that sentinels name, or in a cluster.
 ///
@@ -70,6 +73,7 @@ pub struct Redis {
     /// Which client waits, so that only that one is woken.
     client: String,
     bells: Arc<Bells>,
+    dial: Dial,
     servers: Servers,
     /// Over which claims go, and what takes them back, where each waits for replicas: it holds up what is behind it.
     claims: Option<Servers>,
@@ -104,7 +108,7 @@ impl Redis {
         };
         let servers = Servers::new(&options.topology, terms(channel));
         let claims = options.replicas.is_some().then(|| Servers::new(&options.topology, terms(None)));
-        Self { options, scripts, client, bells, servers, claims }
+        Self { options, scripts, client, bells, dial, servers, claims }
     }
 
     fn keys(&self, name: &LockName) -> Keys {
@@ -221,19 +225,17 @@ impl Redis {
         answer::holding(self.call(&self.scripts.inspect, name, &inspect).await?, name)
     }
 
-    /// Every name there is a companion of, at each master a page at a time.
+    /// Every name there is a key of, at each master a page at a time.
     async fn names(&self) -> Result<Vec<LockName>> {
         let mut names = Vec::new();
         for master in self.servers.masters().await.map_err(|fault| self.told(fault))? {
             let mut cursor = String::from("0");
             loop {
-                let mut scan = redis::cmd("SCAN");
-                let pattern = Keys::pattern(self.options.format, &self.options.namespace);
-                scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+                let scan = scan(&self.options, &cursor);
                 let page = self.servers.ask(&master, &scan).await.map_err(|fault| self.told(fault))?;
                 let (next, page): (String, Vec<String>) =
                     redis::from_redis_value(page).map_err(|error| self.told(Fault::Sent(error.into())))?;
-                names.extend(page.iter().filter_map(|companion| Keys::name_in(self.options.format, companion)));
+                names.extend(page.iter().filter_map(|key| Some(Keys::read(self.options.format, key)?.0)));
                 if next == "0" {
                     break;
                 }
@@ -244,6 +246,31 @@ impl Redis {
         names.dedup();
         Ok(names)
     }
+
+    /// What there is to say of all that is held or waited for, many names at a time.
+    async fn look_around(&self) -> Result<Vec<Holding>> {
+        let mut found = Vec::new();
+        for names in self.names().await?.chunks(LISTED_AT_ONCE) {
+            let inspect = |name| move |session| self.scripts.inspect.call(session, &self.keys(name).all());
+            let calls: Vec<_> = names.iter().map(|name| (self.key(name), inspect(name))).collect();
+            let calls: Vec<(_, Making<'_>)> = calls.iter().map(|(key, call)| (key.clone(), call as _)).collect();
+            let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
+            for (name, answer) in names.iter().zip(answers) {
+                found.extend(match answer {
+                    Ok(answer) => answer::holding(answer, name)?,
+                    Err(fault) => Some(answer::spoilt(&fault, name).ok_or_else(|| self.told(fault))?),
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A page of the keys of a namespace.
+fn scan(options: &Options, cursor: &str) -> Cmd {
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(Keys::pattern(options.format, &options.namespace)).arg("COUNT").arg(1000);
+    scan
 }
 
 fn channels(options: &Options) -> String {
@@ -323,13 +350,7 @@ impl Store for Redis {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
-        Box::pin(async {
-            let mut found = Vec::new();
-            for name in self.names().await? {
-                found.extend(self.look(&name).await?);
-            }
-            Ok(found)
-        })
+        Box::pin(self.look_around())
     }
 
     fn revoke<'a>(
@@ -360,21 +381,8 @@ impl Store for Redis {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async {
-            self.time().await?; // connected, so that the next one is a round trip and no more
-            let began = std::time::Instant::now();
-            self.time().await?;
-            let round_trip = began.elapsed();
-            let info = match self.ask(&redis::cmd("INFO")).await {
-                Ok(said) => {
-                    let said = answer::text(&said).unwrap_or_default();
-                    // To be a member of a cluster is a fault only where we don't know of the others.
-                    let known = if self.servers.are_many() { "redis_mode:in a cluster" } else { "redis_mode:cluster" };
-                    Some(Info::read(&said.replace("redis_mode:cluster", known)))
-                }
-                Err(error) if error.kind() == ErrorKind::AccessDenied => None,
-                Err(error) => return Err(error),
-            };
-            Ok(doctor::diagnose(&self.options.shown, info.as_ref(), round_trip))
+            let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial };
+            doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
         })
     }
 }

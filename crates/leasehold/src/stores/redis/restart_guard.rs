@@ -13,7 +13,7 @@ use super::keys;
 use super::node::Node;
 use crate::error::ErrorKind;
 use crate::name::Namespace;
-use crate::validity::DRIFT;
+use crate::validity;
 
 /// A server that was started or promoted may not know who holds what: its data was lost with it, or had not reached it.
 /// Once the largest TTL has passed, all that it may have forgotten is over, and it can't grant what another holds. So
@@ -57,7 +57,7 @@ impl RestartGuard {
         let age = known.max(node.master_for_at_least().unwrap_or_default());
         let lag = old_master_goes_on(node, &to_write, &max_lag).unwrap_or_default();
         let now = Instant::now();
-        let from = |span: Duration| now + span.saturating_sub(age).mul_f64(1.0 + 2.0 * DRIFT);
+        let from = |span: Duration| now + validity::outlasting(span.saturating_sub(age));
         Ok(Standing { grants_from: from(max_ttl + lag), renews_from: from(lag) })
     }
 
@@ -105,13 +105,17 @@ fn old_master_goes_on(node: &Node, to_write: &Value, max_lag: &Value) -> Option<
         let settings: HashMap<String, String> = redis::from_redis_value(value.clone()).ok()?;
         settings.into_values().next()?.parse::<u64>().ok()
     };
-    let (to_write, max_lag) = (number(to_write)?, number(max_lag)?);
-    let stops = to_write > 0 && max_lag > 0 && to_write >= node.replicas?;
+    stops_within(number(to_write)?, number(max_lag)?, node.replicas?)
+}
+
+/// The same, with this many replicas.
+pub(super) fn stops_within(to_write: u64, max_lag: u64, replicas: u64) -> Option<Duration> {
+    let stops = to_write > 0 && max_lag > 0 && to_write >= replicas;
     stops.then(|| Duration::from_secs(max_lag) + LAG_IS_SEEN)
 }
 
 /// The first slot of the node that says this, in `CLUSTER NODES`.
-fn own_slot(members: &Value) -> Option<u16> {
+pub(super) fn own_slot(members: &Value) -> Option<u16> {
     let text = answer::text(members)?;
     let own = text.lines().find(|line| line.split(' ').nth(2).is_some_and(|flags| flags.contains("myself")))?;
     let range = own.split(' ').skip(8).find(|range| !range.starts_with('['))?;

@@ -21,9 +21,6 @@ use crate::tick::{Standing, Tick, Verdict};
 /// Wall-clock milliseconds from 1970 to 2020, where tokens begin to count.
 const EPOCH_2020_MS: i64 = 1_577_836_800_000;
 
-/// 1 November 2026, in milliseconds since 2020: no wall clock that is right shows less. Raised now and then.
-const BUILT_MS: i64 = 215_654_400_000;
-
 /// The first milliseconds since 2020 that would need more than 42 bits: the year 2159.
 const LAST_MS: i64 = 1 << 42;
 
@@ -421,7 +418,8 @@ fn set_end(writing: &Writing<'_>, name: &LockName, slot: i64, end: i64) -> Resul
 /// What the wall clock makes of a token: larger than all that a lost file gave out. None if it can't be right.
 fn token_floor(wall_ms: i64) -> Option<i64> {
     let since_2020 = wall_ms.saturating_sub(EPOCH_2020_MS);
-    (BUILT_MS..LAST_MS).contains(&since_2020).then_some(since_2020 << 4)
+    let built = i64::try_from(FencingToken::BUILT.as_millis()).unwrap_or(i64::MAX) - EPOCH_2020_MS;
+    (built..LAST_MS).contains(&since_2020).then_some(since_2020 << 4)
 }
 
 /// A counter that is there just goes on, whatever the wall clock shows; a new one needs it.

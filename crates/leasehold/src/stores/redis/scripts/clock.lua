@@ -9,6 +9,15 @@ local function next_token(last)
   return math.max((tonumber(last) or 0) + 1, (now - 1577836800000) * 16)
 end
 
+-- What keeps a token from being made: a clock before this program was built, or an hour behind what it was at the last
+-- one. Once that counter is lost, tokens would begin below it.
+local function clock_fault(last)
+  local ms = now - 1577836800000
+  if ms < 215654400000 or (tonumber(last) or 0) > (ms + 3600000) * 16 then
+    return redis.error_reply('CLOCK it is ' .. clock[1] .. ' s since 1970 there, and was later')
+  end
+end
+
 -- When a token was given out (ms), if the clock was not behind an earlier one.
 local function granted_at(token) return text(math.floor((tonumber(token) or 0) / 16) + 1577836800000) end
 

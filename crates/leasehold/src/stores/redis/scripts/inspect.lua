@@ -1,6 +1,12 @@
 --@clock
 --@common
 
+-- Something of another program: said before a command fails over it, and what it is.
+for i, kind in ipairs({ 'string', 'hash', 'zset', 'hash', 'zset' }) do
+  local found = call('TYPE', K[i]).ok
+  if found ~= kind and found ~= 'none' then return redis.error_reply('WRONGTYPE ' .. K[i] .. ' is a ' .. found) end
+end
+
 -- {waiting, permits, now, holders…}; nothing if nobody holds it, it isn't kept and nobody waits.
 local told, n = holders()
 local waiting = count_waiters()
