@@ -110,7 +110,7 @@ async fn e01_g01_exclusion_survives_a_failover_that_has_lost_the_grant() {
     granted(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
     // Nothing arrives there any more; the sentinels take some seconds to mend that.
     servers.replica().command(&["REPLICAOF", "127.0.0.1", "1"]);
-    survives(&ours, &url, || drop(servers.kill_master())).await;
+    survives(&ours, &url, || _ = servers.kill_master()).await;
     acquired(&locks(&url).await.lock("later").ttl(TTL)).await.release().await.unwrap();
 }
 
