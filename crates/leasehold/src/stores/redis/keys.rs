@@ -67,8 +67,11 @@ impl Keys {
     }
 
     /// Those that a renewal needs.
-    pub fn for_renewal(&self) -> [String; 3] {
-        [self.lock.clone(), self.companion("h"), self.companion("p")]
+    pub fn for_renewal(self) -> [String; 3] {
+        let hash = self.companion("h");
+        let mut pool = self.beside;
+        pool.push('p');
+        [self.lock, hash, pool]
     }
 
     fn companion(&self, companion: &str) -> String {
@@ -137,9 +140,9 @@ pub(super) fn hashed(key: &str) -> &str {
     within.map(|(within, _)| within).filter(|within| !within.is_empty()).unwrap_or(key)
 }
 
-/// In one allocation: keys are made for each call.
+/// In one allocation, with room for one letter more: keys are made for each call.
 fn joined(parts: &[&str]) -> String {
-    let mut joined = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    let mut joined = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
     parts.iter().for_each(|part| joined.push_str(part));
     joined
 }
