@@ -15,7 +15,7 @@ pub(crate) const STUCK: Duration = Duration::from_secs(2);
 /// Either the waiter settles or the keeper gives up, never both: a grant is believed in only once it is settled.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    /// When it last looked, in nanoseconds; or one of those below.
+    /// When it last looked, or until when it may be waiting for an answer, in nanoseconds; or one of those below.
     looked: AtomicU64,
 }
 

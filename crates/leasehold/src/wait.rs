@@ -35,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a waiter looks at a store that wakes it. Half the life of its entry: each look renews that.
 const POLL: Duration = QUEUE_ENTRY.checked_div(2).expect("2 is not 0");
 
+/// For how long an answer may be under way (`layers::Timeout`): who waits for one is not stuck.
+const CALL: Duration = Duration::from_secs(5);
+
 /// The same for a store without wake-ups, at the most and before jitter.
 const POLL_WITHOUT_WAKE_UPS: Duration = Duration::from_millis(250);
 
@@ -108,7 +111,9 @@ impl Acquisition {
         self.claim.queue = Some(Place::default());
         let mut wake_ups = None;
         if client.store.traits().hands_over {
-            wake_ups = Some(self.subscribe().await); // before it can be given anything
+            // Both before it can be given anything.
+            wake_ups = Some(self.subscribe().await);
+            self.be_minded();
         }
         let mut failing_since: Option<Moment> = None;
         let mut handed_over: Option<HandOver> = None;
@@ -183,17 +188,18 @@ impl Acquisition {
     /// One try; the validity of what it grants counts from before this try was sent, not from the first.
     async fn try_now(&mut self) -> Result<Tried> {
         let sent = self.client.clock.now();
-        if self.presence.as_ref().is_some_and(|presence| !presence.look(sent)) {
+        if !self.is_present_until(sent + CALL) {
             self.start_anew();
         }
         self.claim.queue = self.claim.queue.map(|place| Place { sent: Some(sent), ..place });
         let uncertain = self.in_store;
         self.in_store = true;
-        match self.client.store.try_acquire(&self.claim).await {
+        let answer = self.client.store.try_acquire(&self.claim).await;
+        self.is_present_until(self.client.clock.now());
+        match answer {
             Ok(Attempt::Granted(grant)) => self.granted(grant, sent).map(Tried::Granted),
             Ok(Attempt::Held(holding)) => {
                 self.in_store = uncertain || self.claim.queue.is_some();
-                self.be_minded();
                 Ok(Tried::Held(holding))
             }
             Ok(Attempt::NotDue(why)) => {
@@ -212,19 +218,21 @@ impl Acquisition {
     /// Whoever may be handed the lock while it does not look is minded by the keeper.
     fn be_minded(&mut self) {
         let Client { keeper, store, .. } = &*self.client;
-        if self.presence.is_none() && store.traits().hands_over && self.claim.may_be_handed_over().is_some() {
-            self.presence = Some(keeper.mind(store, self.key(), self.terms.ttl));
-        }
+        self.presence = Some(keeper.mind(store, self.key(), self.terms.ttl));
     }
 
-    /// Under another identity and at another place: the keeper has taken this waiter for stuck and is taking back all
+    /// Says that this waiter looks, or waits for the answer to its look. False once it was given up.
+    fn is_present_until(&self, moment: Moment) -> bool {
+        self.presence.as_ref().is_none_or(|presence| presence.look(moment))
+    }
+
+    /// Under another identity, at the same place: the keeper has taken this waiter for stuck and is taking back all
     /// that the old one may have, whenever its claims are executed.
     fn start_anew(&mut self) {
         self.take_back();
         self.claim.holder = HolderId::fresh();
-        self.claim.queue = self.claim.queue.map(|_| Place::default());
         self.in_store = false;
-        self.presence = None;
+        self.be_minded();
     }
 
     /// Whether a hand-over is for this acquisition, and worth more than asking: of a short TTL little may be left.

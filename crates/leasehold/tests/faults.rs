@@ -539,22 +539,36 @@ async fn l02_a_waiter_that_was_given_up_believes_no_answer_that_comes_after_that
     let scene = scene();
     scene.faults.lose_wake_ups();
     let held = acquired(&scene.others.lock("job")).await;
-    let waiter = tokio::spawn({
-        let lock = scene.ours.lock("job");
-        async move { lock.acquire().await.unwrap().guard().unwrap() }
-    });
-    settle().await;
-    // Its next look is answered late, with the grant; by then it has been taken for stuck.
-    scene.faults.next(Operation::TryAcquire, Fault::DelayReply(4 * SECOND));
+    let lock = scene.ours.lock("job");
+    let mut waiter = Box::pin(lock.acquire());
+    assert!(tokio::time::timeout(SECOND, &mut waiter).await.is_err());
+    // Its next look will be answered with the grant, and then it is not polled for long.
+    scene.faults.next(Operation::TryAcquire, Fault::DelayReply(SECOND));
     held.release().await.unwrap();
+    assert!(tokio::time::timeout(SECOND * 3 / 4, &mut waiter).await.is_err());
     let other = scene.others.lock("job").acquire().await.unwrap().guard().unwrap();
-    tokio::time::sleep(10 * SECOND).await;
-    assert!(other.is_valid() && !waiter.is_finished(), "the other one holds it alone");
+    assert!(tokio::time::timeout(10 * SECOND, &mut waiter).await.is_err(), "the other one holds it alone");
+    assert!(other.is_valid());
     other.release().await.unwrap();
-    let guard = waiter.await.unwrap();
+    let guard = waiter.await.unwrap().guard().unwrap();
     assert!(guard.is_valid() && guard.token() > FencingToken::default());
     guard.release().await.unwrap();
     assert!(scene.is_free("job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l02_a_waiter_that_is_not_polled_after_its_first_look_blocks_nobody_for_long() {
+    let scene = scene();
+    let held = acquired(&scene.others.lock("job")).await;
+    let lock = scene.ours.lock("job");
+    let mut kept = Box::pin(lock.acquire());
+    assert!(tokio::time::timeout(Duration::ZERO, &mut kept).await.is_err());
+    held.release().await.unwrap();
+    let start = tokio::time::Instant::now();
+    let other = scene.others.lock("job").acquire().await.unwrap().guard().unwrap();
+    assert!(start.elapsed() < 9 * SECOND, "{:?}", start.elapsed());
+    drop(kept);
+    assert!(other.is_valid());
 }
 
 #[tokio::test(start_paused = true)]

@@ -209,6 +209,7 @@ macro_rules! conformance {
             a_waiter_has_one_place_for_all_permits a_stranger_takes_only_the_surplus
             a_minimum_hold_keeps_one_permit a_permits_minimum_hold_ends a_holder_keeps_its_own_permit
             a_look_names_every_holder_once each_freed_permit_rings
+            leaving_a_full_lock_keeps_the_others_waiting
             ticks_run_beside_one_another a_tick_that_runs_elsewhere_is_held_though_permits_are_free
             one_of_many_claims_a_tick_though_permits_are_free
         );

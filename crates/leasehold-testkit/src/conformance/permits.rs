@@ -401,3 +401,24 @@ pub async fn each_freed_permit_rings(store: &dyn Store) {
     })
     .await;
 }
+
+/// Who leaves while all permits are taken leaves the others in their places.
+pub async fn leaving_a_full_lock_keeps_the_others_waiting(store: &dyn Store) {
+    while_waiters_live(async |_| {
+        let name = fresh_name("leaving a full lock");
+        let many = || Claimant::of_many(&name, 2);
+        let (holders, leaver, waiter) = ([many(), many()], many(), many());
+        for holder in &holders {
+            holder.takes(store, LONG).await;
+        }
+        refused("one who will leave", leaver.waits(store).await)?;
+        refused("a waiter", waiter.waits(store).await)?;
+        leaver.leaves(store).await;
+        ensure!(inspect(store, &name).await.is_some_and(|held| held.waiting == 1), "one waits still");
+        ensure!(holders[0].releases(store).await == Release::Released, "the holder did not hold it");
+        refused("a newcomer", many().tries(store, LONG).await)?;
+        granted("the waiter", waiter.waits(store).await)?;
+        Ok(())
+    })
+    .await;
+}

@@ -59,7 +59,16 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// `url` fit to be shown: a password, in front or in the query, is replaced by `***`.
 #[must_use]
 pub fn hide_secrets(url: &str) -> String {
-    let (front, query) = url.split_once('?').map_or((url, None), |(f, q)| (f, Some(q)));
+    let (front, query) = match url.find('?').map(|mark| url.split_at(mark)) {
+        // A password with a ? in it, which should have been written %3F.
+        Some((_, query)) if has_stray_at(&query[1..]) => {
+            let at = url.rfind('@').unwrap_or_default();
+            let query = url[at..].find('?').map(|mark| &url[at + mark + 1..]);
+            (query.map_or(url, |query| &url[..url.len() - query.len() - 1]), query)
+        }
+        Some((front, query)) => (front, Some(&query[1..])),
+        None => (url, None),
+    };
     // The path of a file may have an @; what stands before the path (and shouldn't) may be a password.
     let host_ends = match front.strip_prefix("sqlite://") {
         Some(rest) => front.len() - rest.len() + rest.find('/').unwrap_or(rest.len()),
@@ -71,19 +80,31 @@ pub fn hide_secrets(url: &str) -> String {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
         }
+        (None, Some(at)) if front.starts_with("redis") => format!("redis:***{}", &front[at..]), // misspelt, too
         _ => front.to_owned(),
     };
+    // Whatever isn't known may be a password that was misspelt.
+    let is_redis = front.starts_with("redis");
     if let Some(query) = query {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) => format!("{key}=***"),
+                Some((key, _)) if is_secret(key) || (is_redis && !HARMLESS.contains(&key)) => format!("{key}=***"),
                 _ => pair.to_owned(),
             })
             .collect();
         shown = format!("{shown}?{}", parts.join("&"));
     }
     shown
+}
+
+/// What may be shown of the options of Redis.
+const HARMLESS: [&str; 9] =
+    ["namespace", "db", "user", "ca", "cert", "compat", "restart_guard", "max_ttl", "wait_replicas"];
+
+/// Whether what looks like options has an @ where an option's name should be.
+pub(crate) fn has_stray_at(query: &str) -> bool {
+    query.split('&').any(|pair| pair.split('=').next().is_some_and(|name| name.contains('@')))
 }
 
 fn is_secret(key: &str) -> bool {
@@ -103,6 +124,11 @@ mod tests {
             ("redis://u:p@ss@h", "redis://u:***@h"),
             ("sqlite:///a@b/c.db?namespace=x", "sqlite:///a@b/c.db?namespace=x"),
             ("sqlite://user:hunter2@/tmp/x.db", "sqlite://user:***@/tmp/x.db"),
+            ("redis://:hun?ter2@h?namespace=x", "redis://:***@h?namespace=x"),
+            ("rediss://h?ca=/x@y", "rediss://h?ca=/x@y"),
+            ("redis://h?pas=hunter2&db=3", "redis://h?pas=***&db=3"),
+            ("redis:/:hunter2@h", "redis:***@h"),
+            ("redis//:hunter2@h", "redis:***@h"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
             (
                 "redis+sentinel://u:hunter2@a,b/m?sentinel_password=x",

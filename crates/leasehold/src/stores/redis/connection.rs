@@ -31,6 +31,16 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// not be noticed otherwise, if nobody asked it anything meanwhile.
 const WHO_IS_IT: Duration = Duration::from_secs(1);
 
+/// How soon sentinels are asked again whether it is still the right server. One that they have replaced serves on for ten
+/// seconds and more, until they tell it, and whoever is connected to it would not notice.
+const STILL_RIGHT: Duration = Duration::from_secs(3);
+
+/// How long after a promotion a claim may reach the server that was replaced: until most sentinels know, and we ask.
+pub(super) const LEFT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long they may take for that.
+const SENTINELS_SAY: Duration = Duration::from_millis(200);
+
 /// An answer to each command, in order.
 pub(super) type Answers = Vec<Result<Value, Fault>>;
 
@@ -103,6 +113,8 @@ struct State {
     silent_since: Mutex<Option<Instant>>,
     /// When it last said who it is.
     introduced: Mutex<Option<Instant>>,
+    /// When others last said that it is the right server.
+    confirmed: Mutex<Option<Instant>>,
 }
 
 impl Link {
@@ -195,14 +207,16 @@ impl Link {
 
     /// Only sentinels can say that a server which is silent is the wrong one.
     fn is_in_doubt(&self, live: &Live) -> bool {
-        matches!(self.place, Place::Said(_)) && live.state.is_silent()
+        matches!(self.place, Place::Said(_)) && (live.state.is_silent() || live.state.is_unconfirmed())
     }
 
     /// A connection to the right server is never given up for being slow: what is sent after a call that was dropped
     /// must not overtake it.
     async fn is_still_right(&self, live: &Live) -> bool {
-        let elsewhere = self.place.find().await.is_ok_and(|address| address != live.address);
+        let said = tokio::time::timeout(SENTINELS_SAY, self.place.find()).await;
+        let elsewhere = said.is_ok_and(|said| said.is_ok_and(|address| address != live.address));
         live.state.trust();
+        live.state.confirm();
         !elsewhere
     }
 }
@@ -245,6 +259,7 @@ impl Terms {
             None => None,
         };
         *state.introduced() = Some(Instant::now());
+        state.confirm();
         Ok(Live { connection, address: address.clone(), node: Arc::new(node), knows_flags, standing, state })
     }
 
@@ -301,10 +316,8 @@ impl Live {
 
     /// Runs a script, once for each call. A server that doesn't know it is told it and asked again: it has done nothing.
     async fn run(&self, terms: &Terms, script: &Script, calls: &[Making<'_>], asking: bool) -> Answers {
-        let session = Session {
-            knows_flags: self.knows_flags,
-            hands_over: terms.hands_over && self.standing.is_none_or(|standing| standing.grants_in().is_none()),
-        };
+        let session =
+            Session { knows_flags: self.knows_flags, hands_over: terms.hands_over && self.may_grant_by_the_way() };
         let commands: Vec<_> = calls.iter().map(|make| make(session)).collect();
         let commands: Vec<_> = commands.iter().collect();
         let mut answers = self.promise(terms, script, &commands, asking).await;
@@ -337,12 +350,13 @@ impl Live {
             wait.arg(replicas.count).arg(u64::try_from(replicas.patience.as_millis()).unwrap_or(u64::MAX));
             wait
         });
+        let asked = Instant::now();
         let all: Vec<_> = who.iter().chain(commands.iter().copied()).chain(&wait).collect();
         let mut answers = self.send(&all, asking).await;
         let who = who.map(|_| answers.remove(0));
         let acknowledged = wait.and_then(|_| answers.pop());
         if let Some(Ok(said)) = &who
-            && !self.is_still(said)
+            && !self.is_still(said, asked)
         {
             self.state.broken.store(true, Ordering::Release);
             let changed = format!("{} is not the master any more that it was", self.address);
@@ -354,13 +368,18 @@ impl Live {
         answers
     }
 
+    /// Whether a release may grant something: nobody asks the server then who it is by now.
+    fn may_grant_by_the_way(&self) -> bool {
+        self.standing.is_none_or(|standing| standing.grants_in().is_none() && !self.is_to_introduce_itself())
+    }
+
     fn is_to_introduce_itself(&self) -> bool {
         self.standing.is_some() && self.state.introduced().is_none_or(|then| then.elapsed() > WHO_IS_IT)
     }
 
     /// Whether it is the master still that it was when we connected.
-    fn is_still(&self, said: &Value) -> bool {
-        *self.state.introduced() = Some(Instant::now());
+    fn is_still(&self, said: &Value, asked: Instant) -> bool {
+        *self.state.introduced() = Some(asked);
         let now = Node::read(&answer::text(said).unwrap_or_default());
         now.replid == self.node.replid && now.role == self.node.role
     }
@@ -401,8 +420,8 @@ fn make_sure(answers: &mut Answers, promise: Promise, replicas: Replicas, acknow
             let wanted = replicas.count;
             Fault::Doubtful(format!("{count} of the {wanted} replicas that wait_replicas asks for had it in time"))
         }
-        Ok(other) => Fault::Doubtful(format!("WAIT was answered by {other:?}")),
-        Err(fault) => fault.clone(),
+        // Whatever is wrong with that, what it was asked about has been done.
+        other => Fault::Doubtful(format!("nobody knows whether the replicas have it (WAIT was answered by {other:?})")),
     };
     for answer in answers.iter_mut().filter(|answer| answer.as_ref().is_ok_and(|said| promise.is_in(said))) {
         *answer = Err(fault.clone());
@@ -431,6 +450,15 @@ impl State {
 
     fn silent_since(&self) -> MutexGuard<'_, Option<Instant>> {
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn confirm(&self) {
+        *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn is_unconfirmed(&self) -> bool {
+        let confirmed = *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        confirmed.is_none_or(|then| then.elapsed() > STILL_RIGHT)
     }
 
     fn is_silent(&self) -> bool {

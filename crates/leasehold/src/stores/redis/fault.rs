@@ -91,7 +91,8 @@ fn classified(error: &RedisError, shown: &str) -> Classified {
         }
         Kind::Extension => of_a_code(error.code().unwrap_or_default(), error, shown),
         _ if error.is_timeout() => (ErrorKind::TimedOut, format!("{shown} did not answer in time"), false),
-        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, format!("{shown} refuses connections"), true),
+        // Sure only of a connection that was never made, which is told apart: one that was may end so, too.
+        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, format!("{shown} refuses connections"), false),
         Kind::Io => (ErrorKind::Unavailable, format!("the connection to {shown} broke ({error})"), false),
         _ => (ErrorKind::Internal, format!("{shown} gave an answer that can't be read ({error})"), false),
     }
@@ -156,6 +157,10 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
     if says("unknown command") {
         let message = format!("{shown} knows no such command, or lets nobody use it ({detail}); {NEEDED}");
         return (ErrorKind::AccessDenied, message, true);
+    }
+    if says("NOREPLICAS") {
+        let message = format!("{shown} writes nothing while it has too few replicas ({detail})");
+        return (ErrorKind::Unavailable, message, true);
     }
     if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") {
         return (ErrorKind::AccessDenied, format!("{shown} denies access ({detail})"), true);

@@ -36,7 +36,6 @@ use self::doctor::Doctor;
 use self::fault::Fault;
 use self::keys::Keys;
 use self::options::Options;
-use self::restart_guard::RestartGuard;
 use self::script::{Script, Scripts};
 use self::servers::Servers;
 use self::tls::Tls;
@@ -102,12 +101,17 @@ impl Redis {
             scripts: Arc::clone(&scripts),
             channel,
             bells: Arc::clone(&bells),
-            guard: options.guard().map(|max_ttl| RestartGuard { namespace: options.namespace.clone(), max_ttl }),
+            guard: options.restart_guard(),
             replicas: options.replicas,
             hands_over: options.hands_over(),
         };
-        let servers = Servers::new(&options.topology, terms(channel));
-        let claims = options.replicas.is_some().then(|| Servers::new(&options.topology, terms(None)));
+        // Who waits is heard from over the connection that claims go over.
+        let (claims, servers) = match options.replicas {
+            Some(_) => {
+                (Some(Servers::new(&options.topology, terms(channel))), Servers::new(&options.topology, terms(None)))
+            }
+            None => (None, Servers::new(&options.topology, terms(channel))),
+        };
         Self { options, scripts, client, bells, dial, servers, claims }
     }
 
@@ -168,7 +172,8 @@ impl Redis {
                 return call;
             };
             call.arg(&self.client).arg(place.ticket.map_or_else(String::new, |ticket| ticket.to_string()));
-            call.arg(claim.may_be_handed_over().map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
+            let sent = claim.may_be_handed_over().filter(|_| self.options.hands_over());
+            call.arg(sent.map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
             call
         };
         let attempt = answer::attempt(self.claim(&self.scripts.acquire, &claim.name, &acquire).await?, claim)?;
@@ -216,7 +221,7 @@ impl Redis {
             call.arg(lease.holder.to_string()).arg(millis(how.keep_for)).arg(verdict).arg(tick);
             self.pass_on(session, call)
         };
-        let freed = self.call(&self.scripts.release, &lease.name, &release).await?;
+        let freed = self.claim(&self.scripts.release, &lease.name, &release).await?;
         Ok(if freed == Value::Int(1) { Release::Released } else { Release::NotHeld })
     }
 

@@ -60,11 +60,14 @@ impl Node {
         Some(format!("{}-{}", self.run_id.as_ref()?, self.replid.as_ref()?))
     }
 
-    /// For how long it has been a master, where that can be told: since its start, if it never was anything else.
-    pub fn master_for_at_least(&self) -> Option<Duration> {
-        let was_nothing_else = self.replid2.as_ref()?.bytes().all(|digit| digit == b'0');
+    /// For how long it has been a master, where that can be told: since its start, if it never was anything else. One
+    /// that was promoted forgets that it was, but not before it has had no replicas for `backlog_ttl` (0: never).
+    pub fn master_for_at_least(&self, backlog_ttl: Option<Duration>) -> Option<Duration> {
+        let seems_nothing_else = self.replid2.as_ref()?.bytes().all(|digit| digit == b'0');
+        let most = backlog_ttl.map(|ttl| if ttl.is_zero() { Duration::MAX } else { ttl })?;
         // It counts in whole seconds.
-        self.uptime.filter(|_| was_nothing_else).map(|uptime| uptime.saturating_sub(Duration::from_secs(1)))
+        let uptime = self.uptime.filter(|_| seems_nothing_else)?.saturating_sub(Duration::from_secs(1));
+        Some(uptime.min(most))
     }
 
     pub fn is_in_a_cluster(&self) -> bool {

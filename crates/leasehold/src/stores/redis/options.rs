@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::Address;
-use super::connection::Replicas;
+use super::connection::{LEFT_WITHIN, Replicas};
 use super::format::Format;
 use super::login::{Login, Password};
+use super::restart_guard::RestartGuard;
 use super::tls::Tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
-use crate::stores::hide_secrets;
+use crate::stores::{self, hide_secrets};
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -47,6 +48,9 @@ pub(super) enum Topology {
 const ALL: &str = "namespace, compat, restart_guard, max_ttl, wait_replicas, db, user, pass, password_file; with rediss ca, cert, key; \
                    with sentinels sentinel_user, sentinel_password, sentinel_password_file";
 
+const SCHEMES: [&str; 7] =
+    ["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+
 const PORT: u16 = 6379;
 const PORT_OF_SENTINELS: u16 = 26379;
 
@@ -76,7 +80,13 @@ impl Options {
 
     fn read(url: &str, shown: &str) -> Result<Self, String> {
         let (front, query) = url.split_once('?').unwrap_or((url, ""));
+        if stores::has_stray_at(query) {
+            return Err("has an @ behind a ?; a ? in a user or password is written %3F".into());
+        }
         let (scheme, place) = front.split_once("://").ok_or_else(|| no_url(front))?;
+        if !SCHEMES.contains(&scheme) {
+            return Err(no_url(front));
+        }
         let mut given = Given::read(query)?;
         let (secure, kind) = match scheme.split_once('+') {
             Some((scheme, kind)) => (scheme == "rediss", kind),
@@ -140,6 +150,13 @@ impl Options {
     pub fn guard(&self) -> Option<Duration> {
         let is_on = self.restart_guard.unwrap_or(!matches!(self.topology, Topology::One(_)));
         is_on.then_some(self.max_ttl)
+    }
+
+    /// What has to be known to keep it.
+    pub fn restart_guard(&self) -> Option<RestartGuard> {
+        let is_told_by_sentinels = matches!(self.topology, Topology::Sentinel { .. });
+        let left_within = if is_told_by_sentinels { LEFT_WITHIN } else { Duration::ZERO };
+        self.guard().map(|max_ttl| RestartGuard { namespace: self.namespace.clone(), max_ttl, left_within })
     }
 
     /// A lease that lasts longer than the guard would not be covered by it.
@@ -363,6 +380,10 @@ mod tests {
             ("redis://bob:hunt%4r2@h", "has a % that"),
             ("redis://h/0?namespace=", "is wrong"),
             ("redis:h", "is no URL of a Redis store"),
+            ("REDISS://bob:hunter2@h", "is no URL of a Redis store"),
+            ("https://bob:hunter2@h", "is no URL of a Redis store"),
+            ("redis://bob:hun?ter2@h", "is written %3F"),
+            ("redis://:hunter2?@h", "is written %3F"),
             ("redis+quorum://h", "is no URL of a Redis store"),
             ("redis+unix://run/x.sock", "names no socket"),
             ("redis+sentinel://bob:hunter2@a,b", "names no master"),

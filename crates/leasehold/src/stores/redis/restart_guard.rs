@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 
 use super::answer;
 use super::cluster;
@@ -21,6 +21,8 @@ use crate::validity;
 pub(super) struct RestartGuard {
     pub namespace: Namespace,
     pub max_ttl: Duration,
+    /// For how long a server that was replaced may go on being asked for grants, as far as that is in our hands.
+    pub left_within: Duration,
 }
 
 /// From when on a server is asked for what.
@@ -43,8 +45,7 @@ impl RestartGuard {
         let Some(identity) = node.identity() else {
             return Err(no_right("INFO, without which nobody can say when this server was started or promoted"));
         };
-        let settings = self.settings(connection).await.map_err(Fault::Sent)?;
-        let [to_write, max_lag, members] = settings;
+        let [to_write, max_lag, backlog_ttl, members] = self.settings(connection).await.map_err(Fault::Sent)?;
         let slot = match node.is_in_a_cluster() {
             true => {
                 Some(own_slot(&members).ok_or_else(|| no_right("CLUSTER NODES, which says whose slots are whose"))?)
@@ -52,24 +53,31 @@ impl RestartGuard {
             false => None,
         };
         let key = keys::since(&self.namespace, &identity, &slot.map(cluster::tag_of).unwrap_or_default());
-        // What can't be written down (it is out of memory, say) is taken for the worst.
-        let (known, max_ttl) = self.ask_since(connection, &key).await.unwrap_or((Duration::ZERO, self.max_ttl));
-        let age = known.max(node.master_for_at_least().unwrap_or_default());
+        let (known, max_ttl) = match self.ask_since(connection, &key).await {
+            Ok(known) => known,
+            Err(error) if is_no_right(&error) => {
+                return Err(no_right(&format!("EVAL with the key {key}, where it stands since when it is the master")));
+            }
+            // What can't be written down (it is out of memory, say) is taken for the worst.
+            Err(_) => (Duration::ZERO, self.max_ttl),
+        };
+        let age =
+            known.max(node.master_for_at_least(number(&backlog_ttl).map(Duration::from_secs)).unwrap_or_default());
         let lag = old_master_goes_on(node, &to_write, &max_lag).unwrap_or_default();
         let now = Instant::now();
         let from = |span: Duration| now + validity::outlasting(span.saturating_sub(age));
-        Ok(Standing { grants_from: from(max_ttl + lag), renews_from: from(lag) })
+        Ok(Standing { grants_from: from(max_ttl + lag.max(self.left_within)), renews_from: from(lag) })
     }
 
     /// What bears on it of the server's configuration. Who may not ask knows nothing.
-    async fn settings(&self, connection: &mut MultiplexedConnection) -> RedisResult<[Value; 3]> {
+    async fn settings(&self, connection: &mut MultiplexedConnection) -> RedisResult<[Value; 4]> {
         let mut asked = redis::pipe();
-        for setting in ["min-replicas-to-write", "min-replicas-max-lag"] {
+        for setting in ["min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-ttl"] {
             asked.cmd("CONFIG").arg("GET").arg(setting);
         }
         asked.cmd("CLUSTER").arg("NODES");
-        let answers = connection.send_packed_commands(&asked, 0, 3).await?;
-        Ok(<[Value; 3]>::try_from(answers).unwrap_or([Value::Nil, Value::Nil, Value::Nil]))
+        let answers = connection.send_packed_commands(&asked, 0, asked.len()).await?;
+        Ok(<[Value; 4]>::try_from(answers).unwrap_or([Value::Nil, Value::Nil, Value::Nil, Value::Nil]))
     }
 
     async fn ask_since(&self, connection: &mut MultiplexedConnection, key: &str) -> RedisResult<(Duration, Duration)> {
@@ -94,6 +102,10 @@ impl Standing {
     }
 }
 
+fn is_no_right(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoPerm) || error.to_string().contains("NOPERM")
+}
+
 fn no_right(what: &str) -> Fault {
     let message = format!("this user may not ask for {what}; grant it, or write restart_guard=off");
     Fault::Unsent(ErrorKind::AccessDenied, message)
@@ -101,11 +113,13 @@ fn no_right(what: &str) -> Fault {
 
 /// For how long a master that has been replaced goes on at the most, if that is known: without its replicas it stops.
 fn old_master_goes_on(node: &Node, to_write: &Value, max_lag: &Value) -> Option<Duration> {
-    let number = |value: &Value| {
-        let settings: HashMap<String, String> = redis::from_redis_value(value.clone()).ok()?;
-        settings.into_values().next()?.parse::<u64>().ok()
-    };
     stops_within(number(to_write)?, number(max_lag)?, node.replicas?)
+}
+
+/// What `CONFIG GET` of one setting says.
+fn number(setting: &Value) -> Option<u64> {
+    let settings: HashMap<String, String> = redis::from_redis_value(setting.clone()).ok()?;
+    settings.into_values().next()?.parse().ok()
 }
 
 /// The same, with this many replicas.

@@ -8,7 +8,7 @@ use crate::finding::Finding;
 use crate::stores::redis::fault;
 use crate::stores::redis::node::Node;
 use crate::stores::redis::options::Topology;
-use crate::stores::redis::restart_guard::{RestartGuard, stops_within};
+use crate::stores::redis::restart_guard::stops_within;
 
 /// A replica that has not been heard of for so long is told.
 const LATE: u64 = 10;
@@ -45,10 +45,10 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
 /// The restart guard, and whether it holds grants up now.
 async fn guard(patient: &Patient<'_>) -> Finding {
     let subject = "restart guard";
-    let Some(max_ttl) = patient.options.guard() else {
+    let Some(guard) = patient.options.restart_guard() else {
         return Finding::fine(subject, "off: grants begin as soon as the server does, whatever it has forgotten");
     };
-    let guard = RestartGuard { namespace: patient.options.namespace.clone(), max_ttl };
+    let max_ttl = guard.max_ttl;
     let standing = guard.examine(&mut patient.connection.clone(), &Node::read(&patient.said)).await;
     match standing.map(|standing| standing.grants_in()) {
         Ok(None) => {

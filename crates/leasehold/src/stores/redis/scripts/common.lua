@@ -62,7 +62,7 @@ local function waiters(most, me)
       call('HDEL', K[4], waiter)
     end
   end
-  if #live == 0 then call('HDEL', K[2], 'q') end
+  if #live == 0 and most > 0 then call('HDEL', K[2], 'q') end
   return live
 end
 
