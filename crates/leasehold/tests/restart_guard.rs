@@ -157,3 +157,60 @@ async fn what_too_few_replicas_have_is_not_granted_and_not_renewed() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_replicas_is_handed_nothing_behind_its_back() {
+    let master = Redis::start();
+    let replica = Redis::replica_of(&master);
+    replica.catch_up_with(&master);
+    let (plain, careful) = (locks(&master.url()).await, locks(&format!("{}?wait_replicas=1", master.url())).await);
+    let held = acquired(&plain.lock("job").ttl(TTL)).await;
+    let waiter = tokio::spawn({
+        let lock = careful.lock("job").ttl(Duration::from_secs(10));
+        async move { lock.acquire().await.unwrap().guard().unwrap() }
+    });
+    eventually_async("it waits", SOON, async || {
+        plain.inspect("job").await.unwrap().is_some_and(|held| held.waiting == 1)
+    })
+    .await;
+    replica.pause();
+    held.release().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!waiter.is_finished(), "no replica has it");
+    replica.resume();
+    let guard = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+    assert!(guard.is_valid());
+}
+
+#[tokio::test]
+async fn a_grant_whose_replicas_may_not_be_asked_for_is_taken_back() {
+    let server = Redis::options().acl(&["user worker on >secret ~* &* +@all -wait"]).start();
+    let locks = locks(&format!("{}?wait_replicas=1", server.url_as("worker", "secret"))).await;
+    let error = locks.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
+    eventually_async("it is taken back", SOON, async || locks.inspect("job").await.unwrap().is_none()).await;
+}
+
+#[tokio::test]
+async fn too_few_replicas_to_write_are_an_outage() {
+    let server = Redis::options().config("min-replicas-to-write", "1").start();
+    let error = locks(&server.url()).await.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+}
+
+/// A connection that nothing went over meanwhile would not notice that its server was demoted and promoted again.
+#[tokio::test]
+async fn an_idle_connection_grants_nothing_by_the_way() {
+    let server = Redis::start();
+    let url = guarded(&server);
+    let (ours, others) = (locks(&url).await, locks(&url).await);
+    let held = granted(&ours.lock("job").ttl(TTL)).await;
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    let error = others.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
+    assert!(error.is_passing(), "{error}");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let _ = held.release().await;
+    let error = ours.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
