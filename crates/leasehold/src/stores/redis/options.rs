@@ -11,7 +11,7 @@ use super::restart_guard::RestartGuard;
 use super::tls::Tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
-use crate::stores::{self, hide_secrets};
+use crate::stores::{has_stray_at, hide_secrets};
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl Options {
 
     fn read(url: &str, shown: &str) -> Result<Self, String> {
         let (front, query) = url.split_once('?').unwrap_or((url, ""));
-        if stores::has_stray_at(query) {
+        if has_stray_at(query) {
             return Err("has an @ behind a ?; a ? in a user or password is written %3F".into());
         }
         let (scheme, place) = front.split_once("://").ok_or_else(|| no_url(front))?;
