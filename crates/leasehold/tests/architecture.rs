@@ -46,7 +46,7 @@ fn a_store_knows_no_other_store() {
         let home = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/stores")).unwrap();
         let home = home.iter().next().unwrap().to_string_lossy().trim_end_matches(".rs").to_owned();
         for rest in text.split("crate::stores::").skip(1) {
-            let shared = rest.starts_with("hide_secrets");
+            let shared = ["hide_secrets", "{has_stray_at, hide_secrets}"].iter().any(|name| rest.starts_with(name));
             assert!(rest.starts_with(&home) || shared, "{} knows another store", path.display());
         }
     }
