@@ -38,7 +38,7 @@ const STILL_RIGHT: Duration = Duration::from_secs(3);
 /// How long after a promotion a claim may reach the server that was replaced: until most sentinels know, and we ask.
 pub(super) const LEFT_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long they may take for that.
+/// How long they may take for that, while it answers.
 const SENTINELS_SAY: Duration = Duration::from_millis(200);
 
 /// An answer to each command, in order.
@@ -213,11 +213,15 @@ impl Link {
     /// A connection to the right server is never given up for being slow: what is sent after a call that was dropped
     /// must not overtake it.
     async fn is_still_right(&self, live: &Live) -> bool {
-        let said = tokio::time::timeout(SENTINELS_SAY, self.place.find()).await;
-        let elsewhere = said.is_ok_and(|said| said.is_ok_and(|address| address != live.address));
+        // One that answers is not held up for long by sentinels that don't.
+        let limit = if live.state.is_silent() { PATIENCE } else { SENTINELS_SAY };
+        let said = tokio::time::timeout(limit, self.place.find()).await;
+        if said.is_ok_and(|said| said.is_ok_and(|address| address != live.address)) {
+            return false; // And stays in doubt, should the other one not be reached: nothing goes to this one again.
+        }
         live.state.trust();
         live.state.confirm();
-        !elsewhere
+        true
     }
 }
 
