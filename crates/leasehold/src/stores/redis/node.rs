@@ -89,4 +89,15 @@ mod tests {
         assert_eq!(Node::read("role:master").role, Some(Role::Master));
         assert_eq!(Node::read(""), Node::default());
     }
+
+    #[test]
+    fn uptime_tells_no_more_than_a_promotion_is_remembered() {
+        let told = |replid2: &str| Node::read(&format!("uptime_in_seconds:7201\r\nmaster_replid2:{replid2}\r\n"));
+        let (never, once) = (told("0000"), told("00a0"));
+        let hours = |count: u64| Some(Duration::from_secs(3600 * count));
+        assert_eq!(never.master_for_at_least(hours(1)), hours(1), "it may have forgotten a promotion an hour ago");
+        assert_eq!(never.master_for_at_least(Some(Duration::ZERO)), hours(2), "it never forgets one");
+        assert_eq!(never.master_for_at_least(None), None);
+        assert_eq!(once.master_for_at_least(hours(1)), None);
+    }
 }
