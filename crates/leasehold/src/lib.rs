@@ -61,6 +61,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod blocking;
+mod bound;
 mod error;
 mod event;
 #[cfg(feature = "fence-rusqlite")]
@@ -83,6 +84,7 @@ pub mod validity;
 mod wait;
 mod watching;
 
+pub use bound::Bound;
 pub use error::{Applied, Error, ErrorKind, Result};
 pub use event::{Event, Observer};
 pub use finding::{Finding, Severity};
