@@ -63,3 +63,22 @@ fn what_another_program_put_there_is_named_and_hides_nothing() {
     on(&server, &bench, &["status", "theirs"]).fails(78, &["{theirs} is a list"]);
     on(&server, &bench, &["run", "theirs", "--", "true"]).fails(78, &["another namespace"]);
 }
+
+#[test]
+fn who_waits_for_a_restart_guard_says_so_once() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let guarded = format!("{}?restart_guard=on&max_ttl=3", server.url());
+    let run = ["run", "a", "--ttl", "2s", "--wait", "--", "true"];
+    let waited = ran(bench.bare(run).env("LEASEHOLD_STORE", guarded));
+    waited.says(&[]);
+    assert_eq!(waited.stderr.matches("waiting for a: ").count(), 1, "{waited:?}");
+    assert!(waited.stderr.contains("grants nothing for"), "{waited:?}");
+}
+
+#[test]
+fn a_url_of_another_kind_of_server_is_told_with_the_right_one() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let run = |url: String| ran(bench.bare(["run", "a", "--", "true"]).env("LEASEHOLD_STORE", url));
+    run(format!("redis+cluster://{}", server.address())).fails(78, &["no member of a cluster", "write redis://"]);
+    run(format!("rediss://{}", server.address())).fails(69, &["speaks no TLS there", "write redis for rediss"]);
+}

@@ -22,6 +22,15 @@ pub enum Event<'a> {
         /// How long this acquisition has been waiting.
         waited: Duration,
     },
+    /// The store can't say, or grants nothing for a while; the waiter asks again while there is time. Told at each try.
+    AcquireFailed {
+        /// The lock.
+        name: &'a LockName,
+        /// Why.
+        error: &'a Error,
+        /// How long this acquisition has been waiting.
+        waited: Duration,
+    },
     /// Granted.
     Acquired {
         /// The lock.

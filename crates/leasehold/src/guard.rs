@@ -39,7 +39,7 @@ pub struct Guard {
 /// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
-    /// The lock was ours until now.
+    /// The lock was ours until it was given back; if the store heard of that too late, until its time was over.
     InTime,
     /// It was ours no longer: its time was over or it was taken, and another may have run meanwhile.
     TooLate,
@@ -170,13 +170,16 @@ impl Guard {
 
     async fn release_as(mut self, verdict: Verdict) -> Result<Released> {
         self.verdict = verdict;
+        let was_valid = self.is_valid();
         let how = self.give_up();
         let answer = self.client.store.release(&self.hold.key, how).await.inspect_err(|error| {
             let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
             self.client.observe(&Event::ReleaseFailed { name, holder, error });
         })?; // Failed or cancelled: Drop hands it to the keeper.
         self.given_back = true;
-        let in_time = answer == Release::Released;
+        // Its time was over while the release was under way: nobody had it before, so nobody ran beside us.
+        let ended_meanwhile = was_valid && !self.is_valid();
+        let in_time = answer == Release::Released || ended_meanwhile;
         self.client.observe(&Event::Released {
             name: &self.hold.key.name,
             holder: self.hold.key.holder,

@@ -34,6 +34,13 @@ impl HolderId {
         Self(u128::from_ne_bytes(bytes))
     }
 
+    /// What [`Display`](fmt::Display) writes. The standard library's hexadecimal takes many times as long.
+    #[must_use]
+    pub(crate) fn digits(self) -> [u8; 32] {
+        let bytes = self.0.to_be_bytes();
+        std::array::from_fn(|nth| b"0123456789abcdef"[usize::from(bytes[nth / 2] >> (4 - nth % 2 * 4) & 15)])
+    }
+
     /// Stands for a holder that isn't one of ours, by what it calls itself. Nobody can hold, renew or release as it.
     #[cfg(feature = "redis")]
     pub(crate) fn foreign(name: &[u8]) -> Self {
@@ -49,8 +56,7 @@ impl HolderId {
 
 impl fmt::Display for HolderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In halves: the standard library's hexadecimal of 128 bits takes several times as long.
-        write!(f, "{:016x}{:016x}", (self.0 >> 64) as u64, self.0 as u64)
+        f.write_str(std::str::from_utf8(&self.digits()).map_err(|_| fmt::Error)?)
     }
 }
 

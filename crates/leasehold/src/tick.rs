@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::lease::HolderId;
+use crate::span::Span;
 
 /// One instant at which a schedule is due. Its nominal time in UTC is its identity: nodes whose clocks differ mean
 /// the same run by the same tick, however late they come.
@@ -196,10 +197,14 @@ impl fmt::Display for NotDue {
                 write!(f, "it was claimed before; the newest that was claimed is {newest}")
             }
             Self::InFuture { ahead } => {
-                write!(f, "it is {ahead:?} ahead of the store's clock: set this machine's clock")
+                write!(f, "it is {} ahead of the store's clock: set this machine's clock", Span(*ahead))
             }
             Self::TooOld { behind } => {
-                write!(f, "it is {behind:?} behind the store's clock, and such old ones are not remembered any more")
+                write!(
+                    f,
+                    "it is {} behind the store's clock, and such old ones are not remembered any more",
+                    Span(*behind)
+                )
             }
         }
     }

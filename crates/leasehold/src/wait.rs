@@ -155,6 +155,7 @@ impl Acquisition {
                     if !may_pass(&error) || now.since(since) >= self.terms.ttl || now >= deadline {
                         return Err(self.honest(error));
                     }
+                    self.tell_failed(&error);
                     jittered(POLL)
                 }
             };
@@ -315,6 +316,11 @@ impl Acquisition {
         self.client.observe(&Event::Waiting { name: &self.claim.name, holding, waited });
     }
 
+    fn tell_failed(&self, error: &Error) {
+        let waited = self.client.clock.now().since(self.began);
+        self.client.observe(&Event::AcquireFailed { name: &self.claim.name, error, waited });
+    }
+
     /// Out of the queue, now; if the store doesn't answer, in the background.
     async fn leave(&mut self) {
         let key = self.key();
@@ -348,6 +354,9 @@ impl Drop for Acquisition {
 
 /// The output of `future`, unless the deadline comes first.
 async fn by<T>(client: &Client, deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
+    if deadline == Moment::NEVER {
+        return Some(future.await); // No timer is made that would be moved about for nothing.
+    }
     let left = deadline.since(client.clock.now());
     tokio::time::timeout(left, future).await.ok()
 }

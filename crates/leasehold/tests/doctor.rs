@@ -264,7 +264,7 @@ async fn e13_what_a_clock_that_was_set_back_leaves_behind_is_shown_and_can_be_re
     server.command(&["HSET", &format!("{}:h", key("late")), "t", &token.to_string()]);
     server.command(&["PEXPIRE", &key("late"), "7230000"]);
     let told = Told::of(&server.url()).await;
-    told.warning("keys", "s left): held for longer than any TTL").warning("keys", "late: granted in the future");
+    told.warning("keys", " left): held for longer than any TTL").warning("keys", "late: granted in the future");
     locks.revoke("late", leasehold::Revoke::Now).await.unwrap();
     assert!(acquired(&locks.lock("late")).await.token().number() > token);
     drop(soon);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold::stores::Memory;
 use leasehold::{
-    Applied, ErrorKind, Event, FencingToken, Guard, Lock, Locks, LossReason, Outcome, Released, Tick, Wait, validity,
+    Applied, ErrorKind, Event, FencingToken, Guard, Lock, Locks, LossReason, Outcome, Released, Revoke, Tick, Wait,
+    validity,
 };
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 
@@ -290,6 +291,19 @@ async fn d05_a_grant_that_comes_too_late_is_given_back() {
     scene.faults.heal();
     settle().await;
     assert!(scene.is_free("job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_the_store_hears_of_after_the_ttl_is_in_time_if_the_work_was() {
+    let scene = scene();
+    let lock = scene.ours.lock("job").ttl(3 * SECOND);
+    scene.faults.next(Operation::Release, Fault::DelayRequest(4 * SECOND));
+    assert_eq!(acquired(&lock).await.release().await.unwrap(), Released::InTime);
+    // One that was cut before says so, however late: it was not its time that ended it.
+    let cut = acquired(&lock).await;
+    scene.others.revoke("job", Revoke::Now).await.unwrap();
+    scene.faults.next(Operation::Release, Fault::DelayRequest(SECOND / 2));
+    assert_eq!(cut.release().await.unwrap(), Released::TooLate);
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,6 +61,8 @@ fn behind_sentinels() {
         RedisSentinels::mend,
         all! {
             a_sentinel_that_is_dead_or_hung_costs_little
+            short_leases_outlast_hung_sentinels
+            a_sentinel_that_is_given_for_a_server_is_told_as_that
             a_master_that_nobody_knows_is_told_as_that
             b01_a_claim_that_a_hung_master_still_has_is_held_by_nobody
             b02_nothing_that_was_asked_of_dead_servers_reaches_the_next_ones
@@ -85,6 +87,21 @@ async fn a_sentinel_that_is_dead_or_hung_costs_little(servers: &RedisSentinels) 
     let error = self::locks(&url(servers)).await.lock("little").try_acquire().await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (ErrorKind::TimedOut, Applied::No), "{error}");
     soon(&locks.lock("little")).await.release().await.unwrap(); // Who is connected needs no sentinel.
+}
+
+/// Asking takes as long then as a call of a short lease may: it goes on for the next one.
+async fn short_leases_outlast_hung_sentinels(servers: &RedisSentinels) {
+    servers.sentinels()[..2].iter().for_each(Redis::pause);
+    let locks = locks(&url(servers)).await;
+    let lock = locks.lock("short").ttl(Duration::from_secs(3));
+    soon(&lock).await.release().await.unwrap();
+}
+
+async fn a_sentinel_that_is_given_for_a_server_is_told_as_that(servers: &RedisSentinels) {
+    let sentinel = &servers.sentinels()[0];
+    let error = locks(&sentinel.url()).await.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+    assert!(error.to_string().contains(&format!("write redis+sentinel://{}/NAME", sentinel.address())), "{error}");
 }
 
 async fn a_master_that_nobody_knows_is_told_as_that(servers: &RedisSentinels) {
@@ -236,4 +253,26 @@ async fn e04_a_master_that_becomes_a_replica_is_an_outage_and_no_contention() {
     }
     demote(["NO", "ONE"]);
     soon(&locks.lock("e04")).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replaced_master_stays_in_doubt_until_the_next_one_is_reached() {
+    let servers = RedisSentinels::start();
+    let locks = locks(&url(&servers)).await;
+    soon(&locks.lock("warm")).await.release().await.unwrap();
+    let (old, name) = (servers.master(), servers.master_name());
+    // The next one is dead by the time that it is named, and the old one has not heard of it.
+    let next = servers.replica().port().to_string();
+    servers.replica().kill();
+    for sentinel in servers.sentinels() {
+        assert_eq!(sentinel.command(&["SENTINEL", "REMOVE", name]).error(), None);
+        assert_eq!(sentinel.command(&["SENTINEL", "MONITOR", name, "127.0.0.1", &next, "2"]).error(), None);
+    }
+    eventually_async("it is doubted", SOON, async || locks.inspect("job").await.is_err()).await;
+    for _ in 0..5 {
+        let error = locks.inspect("job").await.unwrap_err();
+        assert!(error.to_string().contains(&next), "{error}");
+    }
+    assert!(locks.lock("job").try_acquire().await.is_err());
+    assert_eq!(old.command(&["EXISTS", &key("job")]).integer(), 0);
 }

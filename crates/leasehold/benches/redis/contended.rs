@@ -98,6 +98,8 @@ struct Shift {
     /// From one worker's call of `release` to another's return from `acquire`, in µs.
     hand_overs: Vec<f64>,
     commands: f64,
+    /// Of the server's time, in µs.
+    server: f64,
     polls: f64,
     fairness: f64,
 }
@@ -123,7 +125,8 @@ async fn shift(bench: &Bench, crew: Crew, sections: usize, each: usize) -> Shift
         done.push(task.await.expect("it ran to its end"));
     }
     let total = board.began.elapsed().as_secs_f64();
-    let commands: u64 = bench.commands().iter().map(|(_, calls, _)| calls).sum();
+    let (commands, micros) =
+        bench.commands().iter().fold((0, 0), |(all, sum), (_, calls, micros)| (all + calls, sum + micros));
     let polls = crew.polls.load(Relaxed);
     let mut log = std::mem::take(&mut *board.log.lock().expect("nobody panicked"));
     assert_eq!(log.len(), sections);
@@ -136,6 +139,7 @@ async fn shift(bench: &Bench, crew: Crew, sections: usize, each: usize) -> Shift
         held: log.iter().map(|(from, to, _)| to - from).sum::<f64>() / 1e6,
         hand_overs: log.windows(2).filter(other).map(|two| two[1].0 - two[0].1).collect(),
         commands: (commands - polls) as f64 / sections as f64,
+        server: micros as f64 / sections as f64,
         polls: polls as f64 / sections as f64,
         fairness: f64::from(*shares.iter().max().expect("some")) / f64::from(*shares.iter().min().expect("some")),
     }
@@ -183,6 +187,7 @@ struct Said {
     median: Vec<f64>,
     late: Vec<f64>,
     commands: Vec<f64>,
+    server: Vec<f64>,
     polls: Vec<f64>,
     fairness: Vec<f64>,
 }
@@ -200,6 +205,7 @@ pub async fn run(bench: Arc<Bench>) -> Vec<Figure> {
                 said.median.push(quantile(&mut shift.hand_overs, 0.5));
                 said.late.push(quantile(&mut shift.hand_overs, 0.99));
                 said.commands.push(shift.commands);
+                said.server.push(shift.server);
                 said.polls.push(shift.polls);
                 said.fairness.push(shift.fairness);
             }
@@ -238,6 +244,12 @@ fn contended_figures(workers: usize, [raw, ours]: &[Said; 2], pings: &[f64]) -> 
             Spread::of(ours.commands.clone()),
             Aim::AtMost(2.5),
             beside(&raw.commands),
+        ),
+        figure(
+            "server's time per section, ours / raw",
+            Spread::ratio(&ours.server, &raw.server),
+            Aim::None,
+            times(&ours.server, &raw.server),
         ),
         figure("polls per section", Spread::of(ours.polls.clone()), Aim::None, String::new()),
         figure(

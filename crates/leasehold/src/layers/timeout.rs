@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
+use crate::span::Span;
 use crate::store::{Store, Tables, Traits, WakeUps};
 
 /// The longest that any call may take.
@@ -37,7 +38,7 @@ async fn limited<T>(limit: Duration, call: BoxFuture<'_, Result<T>>) -> Result<T
 }
 
 fn timed_out(limit: Duration) -> Error {
-    Error::new(ErrorKind::TimedOut, format!("the store did not answer within {limit:?}")).maybe_applied()
+    Error::new(ErrorKind::TimedOut, format!("the store did not answer within {}", Span(limit))).maybe_applied()
 }
 
 #[deny(clippy::missing_trait_methods)]

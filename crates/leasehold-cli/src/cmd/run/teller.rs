@@ -30,6 +30,7 @@ pub struct Teller {
     quiet: bool,
     waiting: ProgressBar,
     told_waiting: AtomicBool,
+    told_held_up: AtomicBool,
     told_outage: AtomicBool,
     failures: AtomicU32,
 }
@@ -54,6 +55,7 @@ impl Teller {
             quiet: args.quiet,
             waiting,
             told_waiting: AtomicBool::new(false),
+            told_held_up: AtomicBool::new(false),
             told_outage: AtomicBool::new(false),
             failures: AtomicU32::new(0),
         }
@@ -63,6 +65,7 @@ impl Teller {
     pub fn tell(&self, event: &Event<'_>) {
         match event {
             Event::Waiting { name, holding, waited } => self.waits(name.as_str(), holding, *waited),
+            Event::AcquireFailed { name, error, .. } => self.is_held_up(name, error),
             Event::Acquired { name, holder, token, waited, valid_until } => {
                 self.begins(name, *holder, *valid_until);
                 self.answered();
@@ -152,9 +155,19 @@ impl Teller {
         }
     }
 
+    /// What the store needs time for is told once. A hiccup is tried again, and told if it goes on.
+    fn is_held_up(&self, name: &LockName, error: &Error) {
+        if !error.is_passing() {
+            self.say(format_args!("{name} could not be asked for ({error}); it is tried again"));
+        } else if !self.quiet && !self.told_held_up.swap(true, Ordering::Relaxed) {
+            self.waiting.suspend(|| tell(&format!("waiting for {name}: {error}")));
+        }
+    }
+
     /// The lock is about to be asked for, perhaps not for the first time.
     pub fn begin_waiting(&self) {
         self.told_waiting.store(false, Ordering::Relaxed);
+        self.told_held_up.store(false, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
     }
 

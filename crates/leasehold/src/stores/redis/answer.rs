@@ -183,15 +183,15 @@ pub(super) fn attempt(value: Value, claim: &Claim) -> Result<Attempt, Error> {
 
 /// What `renew` answered, of so many leases.
 pub(super) fn renewals(value: Value, leases: usize) -> Result<Vec<Renewal>, Error> {
-    let mut fields = Fields::of(value)?;
-    let read = |_| {
-        Ok(match fields.number()? {
-            1 => Renewal::Renewed,
-            2 => Renewal::Revoked,
-            _ => Renewal::Gone,
-        })
+    let read = |digit: &u8| match digit {
+        b'1' => Renewal::Renewed,
+        b'2' => Renewal::Revoked,
+        _ => Renewal::Gone,
     };
-    (0..leases).map(read).collect()
+    match &value {
+        Value::BulkString(digits) if digits.len() == leases => Ok(digits.iter().map(read).collect()),
+        _ => Err(unreadable(&value)),
+    }
 }
 
 /// What `inspect` and `revoke` answered.

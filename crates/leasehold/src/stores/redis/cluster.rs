@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use redis::{ErrorKind as Kind, RedisError, ServerErrorKind, Value};
 
 use super::address::Address;
-use super::connection::{Answers, Link, Making, Place, Terms};
+use super::connection::{Answers, Call, Link, Place, Terms};
 use super::fault::Fault;
 use super::keys;
 use super::script::Script;
@@ -73,11 +73,11 @@ impl Cluster {
     /// Runs a script, once for each call, at the master that has the call's key. A call that a node sends elsewhere has
     /// not been executed, and goes there, once; nothing that may have been executed is sent again. Where several nodes
     /// are asked, each has its own `limit`.
-    pub async fn call(&self, script: &Script, calls: &[(String, Making<'_>)], limit: Duration) -> Answers {
+    pub async fn call(&self, script: &Script, calls: &[Call<'_>], limit: Duration) -> Answers {
         if let Err(fault) = self.look().await {
             return calls.iter().map(|_| Err(fault.clone())).collect();
         }
-        let slots: Vec<_> = calls.iter().map(|(key, _)| slot_of(key)).collect();
+        let slots: Vec<_> = calls.iter().map(|call| slot_of(call.key)).collect();
         let mut answers: Answers = slots.iter().map(|&slot| Err(nobody_has(slot))).collect();
         let first = (0..calls.len()).filter_map(|nth| Some((nth, self.owner(slots[nth])?))).collect();
         let gone = self.send(script, calls, first, limit, &mut answers).await;
@@ -104,7 +104,7 @@ impl Cluster {
     async fn send(
         &self,
         script: &Script,
-        calls: &[(String, Making<'_>)],
+        calls: &[Call<'_>],
         ways: Vec<(usize, Way)>,
         limit: Duration,
         answers: &mut Answers,
@@ -118,12 +118,12 @@ impl Cluster {
         }
         let alone = by_node.len() < 2;
         let asked = by_node.iter().map(|(way, numbers)| async move {
-            let commands: Vec<_> = numbers.iter().map(|&nth| calls[nth].1).collect();
-            let call = way.link.call(script, &commands, way.asking);
+            let calls: Vec<_> = numbers.iter().map(|&nth| calls[nth]).collect();
+            let call = way.link.call(script, &calls, way.asking);
             if alone {
                 return (numbers, call.await); // Whoever asked has a limit of its own.
             }
-            let late = |_| commands.iter().map(|_| Err(Fault::late())).collect();
+            let late = |_| calls.iter().map(|_| Err(Fault::late())).collect();
             (numbers, tokio::time::timeout(limit, call).await.unwrap_or_else(late))
         });
         for (numbers, got) in join_all(asked).await {

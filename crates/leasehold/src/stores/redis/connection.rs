@@ -1,5 +1,7 @@
 //! The link to a server: made when it is needed, given up when it breaks, and nothing waits in it.
 
+use std::borrow::Cow;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,9 +22,15 @@ use super::restart_guard::{RestartGuard, Standing};
 use super::script::{Promise, Script, Scripts};
 use super::sentinel::Sentinels;
 use crate::error::ErrorKind;
+use crate::span::Span;
 
 /// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// So many calls, and so many bytes of them, go out in one write where many are made at once: the client library's own
+/// limits (50 calls, 8 KiB) make ten writes of it.
+const AT_ONCE: usize = 1000;
+const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 /// For how long a server may leave calls unanswered before somebody else is asked whether it is still the right one.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -45,7 +53,12 @@ const SENTINELS_SAY: Duration = Duration::from_millis(200);
 pub(super) type Answers = Vec<Result<Value, Fault>>;
 
 /// A command, made once it is known to whom it goes.
-pub(super) type Making<'a> = &'a (dyn Fn(Session) -> Cmd + Send + Sync);
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    /// Where it belongs.
+    pub key: &'a str,
+    pub make: &'a (dyn Fn(Session) -> Cmd + Send + Sync),
+}
 
 /// What a command has to know of the connection that it goes over.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +74,8 @@ pub(super) struct Session {
 pub(super) struct Link {
     place: Place,
     terms: Arc<Terms>,
-    live: Mutex<Option<Live>>,
-    connecting: tokio::sync::Mutex<()>,
+    live: Mutex<Option<Arc<Live>>>,
+    connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Where the server is.
@@ -93,7 +106,6 @@ pub(super) struct Replicas {
 }
 
 /// A connection, and what is known of it.
-#[derive(Clone)]
 struct Live {
     connection: MultiplexedConnection,
     address: Address,
@@ -120,12 +132,12 @@ struct State {
 impl Link {
     /// A link that connects when it is first used.
     pub fn new(place: Place, terms: Arc<Terms>) -> Self {
-        Self { place, terms, live: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+        Self { place, terms, live: Mutex::default(), connecting: Arc::default() }
     }
 
     /// Runs a script, once for each call. `asking` is what a member of a cluster must be told that is taking over a
     /// slot.
-    pub async fn call(&self, script: &Script, calls: &[Making<'_>], asking: bool) -> Answers {
+    pub async fn call(self: &Arc<Self>, script: &Script, calls: &[Call<'_>], asking: bool) -> Answers {
         let fault = match self.live().await {
             Ok(live) => match live.withholds(script) {
                 None => return live.run(&self.terms, script, calls, asking).await,
@@ -137,17 +149,8 @@ impl Link {
     }
 
     /// Asks one thing.
-    pub async fn ask(&self, command: &Cmd) -> Result<Value, Fault> {
-        self.send(&[command], false).await.swap_remove(0)
-    }
-
-    /// Sends commands behind one another, once. What breaks here is not sent again: whoever asked knows whether it may
-    /// be.
-    async fn send(&self, commands: &[&Cmd], asking: bool) -> Answers {
-        match self.live().await {
-            Ok(live) => live.send(commands, asking).await,
-            Err(fault) => commands.iter().map(|_| Err(fault.clone())).collect(),
-        }
+    pub async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Value, Fault> {
+        self.live().await?.send(slice::from_ref(command), false).await.swap_remove(0)
     }
 
     /// Whether it leaves calls unanswered. Told once for each time that it is silent for so long.
@@ -180,28 +183,52 @@ impl Link {
         &self.place
     }
 
-    async fn live(&self) -> Result<Live, Fault> {
-        if let Some(live) = self.current().filter(|live| !self.is_in_doubt(live)) {
+    async fn live(self: &Arc<Self>) -> Result<Arc<Live>, Fault> {
+        match self.trusted() {
+            Some(live) => Ok(live),
+            None => Box::pin(self.make_sure()).await,
+        }
+    }
+
+    /// In a task of its own: a call that is given up meanwhile, as those of short leases are soon, leaves a connection to
+    /// the next one.
+    async fn make_sure(self: &Arc<Self>) -> Result<Arc<Live>, Fault> {
+        let first = Arc::clone(&self.connecting).lock_owned().await;
+        if let Some(live) = self.trusted() {
             return Ok(live);
         }
-        let _first = self.connecting.lock().await;
+        let link = Arc::clone(self);
+        let made = tokio::spawn(async move {
+            let _first = first;
+            link.confirmed_or_new().await
+        });
+        made.await.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))
+    }
+
+    /// The connection that there is, if it is to the right server, or one to that.
+    async fn confirmed_or_new(&self) -> Result<Arc<Live>, Fault> {
         if let Some(live) = self.current()
-            && (!self.is_in_doubt(&live) || self.is_still_right(&live).await)
+            && self.is_still_right(&live).await
         {
             return Ok(live);
         }
         let address = self.place.find().await?;
-        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("{address} did not answer within {PATIENCE:?}"));
+        let late = |_| self.terms.dial.silence(&address, PATIENCE);
         let live = tokio::time::timeout(PATIENCE, self.terms.connect(&address)).await.map_err(late)??;
-        *self.held() = Some(live.clone());
+        let live = Arc::new(live);
+        *self.held() = Some(Arc::clone(&live));
         Ok(live)
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Live>> {
+    fn trusted(&self) -> Option<Arc<Live>> {
+        self.current().filter(|live| !self.is_in_doubt(live))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn current(&self) -> Option<Live> {
+    fn current(&self) -> Option<Arc<Live>> {
         self.held().as_ref().filter(|live| !live.state.broken.load(Ordering::Acquire)).cloned()
     }
 
@@ -247,16 +274,24 @@ impl Terms {
             Ok::<(), redis::aio::SendError>(())
         };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(None) // each call has a limit of its own
+            .set_pipeline_buffer_size(AT_ONCE)
+            .set_write_backpressure_boundary(WRITTEN_AT_ONCE)
             .set_push_sender(hear);
         // RESP3: wake-ups come over the connection that the commands go over.
-        let connection = self.dial.connect(address, ProtocolVersion::RESP3, &config).await?;
+        let connection = self.dial.connect(address, ProtocolVersion::RESP3, config, PATIENCE).await?;
         let (introduced, ()) = tokio::join!(self.introduce(connection.clone()), self.listen(connection.clone()));
         let (node, knows_flags) = introduced.map_err(|error| Fault::unconnected(&error, address))?;
         if let Some(Role::Replica(master)) = &node.role {
             let message = format!("{address} is a replica of {master}, and takes no writes; name its master");
             return Err(Fault::Unsent(ErrorKind::Unavailable, message));
+        }
+        if node.is_a_sentinel() {
+            let scheme = self.dial.scheme();
+            let message = format!(
+                "{address} is a sentinel and keeps no locks; write {scheme}+sentinel://{address}/NAME, with the name of the \
+                 master that it watches"
+            );
+            return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
         }
         let standing = match &self.guard {
             Some(guard) => Some(guard.examine(&mut connection.clone(), &node).await?),
@@ -279,14 +314,15 @@ impl Terms {
         let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
         let loaded = answers.split_off(2);
         let knows_flags = loaded.into_iter().all(|answer| answer.extract_error().is_ok());
-        if !knows_flags {
+        // Without the right to ask who it is one takes it as it is.
+        let said: String = answers.iter().filter_map(answer::text).collect::<Vec<_>>().join("\n");
+        let node = Node::read(&said);
+        if !knows_flags && !node.is_a_sentinel() {
             for script in self.scripts.all() {
                 connection.send_packed_command(&script.load(false)).await?.extract_error()?;
             }
         }
-        // Without the right to ask who it is one takes it as it is.
-        let said: String = answers.iter().filter_map(answer::text).collect::<Vec<_>>().join("\n");
-        Ok((Node::read(&said), knows_flags))
+        Ok((node, knows_flags))
     }
 
     async fn listen(&self, mut connection: MultiplexedConnection) {
@@ -305,13 +341,14 @@ impl Live {
         match script.promise {
             Promise::Grant => standing.grants_in().map(|left| {
                 let message = format!(
-                    "{address} was started or promoted lately and grants nothing for {left:.0?} more; by then all is over \
-                     that it may have forgotten (max_ttl, restart_guard)"
+                    "{address} was started or promoted lately and grants nothing for {} more; by then all is over \
+                     that it may have forgotten (max_ttl, restart_guard)",
+                    Span(left)
                 );
                 Fault::Guarded(message)
             }),
             Promise::Renewal => standing.renews_in().map(|left| {
-                let message = format!("{address} was promoted lately and renews nothing for {left:.0?} more");
+                let message = format!("{address} was promoted lately and renews nothing for {} more", Span(left));
                 Fault::Unsent(ErrorKind::Unavailable, message)
             }),
             Promise::None => None,
@@ -319,30 +356,31 @@ impl Live {
     }
 
     /// Runs a script, once for each call. A server that doesn't know it is told it and asked again: it has done nothing.
-    async fn run(&self, terms: &Terms, script: &Script, calls: &[Making<'_>], asking: bool) -> Answers {
+    async fn run(&self, terms: &Terms, script: &Script, calls: &[Call<'_>], asking: bool) -> Answers {
         let session =
             Session { knows_flags: self.knows_flags, hands_over: terms.hands_over && self.may_grant_by_the_way() };
-        let commands: Vec<_> = calls.iter().map(|make| make(session)).collect();
-        let commands: Vec<_> = commands.iter().collect();
+        let commands: Vec<_> = calls.iter().map(|call| (call.make)(session)).collect();
         let mut answers = self.promise(terms, script, &commands, asking).await;
         let unknown: Vec<_> = (0..commands.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
-        if unknown.is_empty() {
-            return answers;
-        }
-        let again: Vec<_> = unknown.iter().map(|&nth| commands[nth]).collect();
-        let told = match self.send(&[&script.load(self.knows_flags)], false).await.swap_remove(0) {
-            Ok(_) => self.promise(terms, script, &again, asking).await,
-            Err(fault) => again.iter().map(|_| Err(fault.clone())).collect(),
-        };
-        for (nth, answer) in unknown.into_iter().zip(told) {
-            answers[nth] = answer;
+        if !unknown.is_empty() {
+            let again: Vec<_> = unknown.iter().map(|&nth| commands[nth].clone()).collect();
+            let told = Box::pin(self.tell(terms, script, &again, asking)).await;
+            unknown.into_iter().zip(told).for_each(|(nth, answer)| answers[nth] = answer);
         }
         answers
     }
 
+    /// Tells the server a script that it doesn't know, and asks again.
+    async fn tell(&self, terms: &Terms, script: &Script, again: &[Cmd], asking: bool) -> Answers {
+        match self.send(&[script.load(self.knows_flags)], false).await.swap_remove(0) {
+            Ok(_) => self.promise(terms, script, again, asking).await,
+            Err(fault) => again.iter().map(|_| Err(fault.clone())).collect(),
+        }
+    }
+
     /// Sends commands, and what makes sure of their answers: before them the question who this is by now, behind them
     /// that so many replicas have it.
-    async fn promise(&self, terms: &Terms, script: &Script, commands: &[&Cmd], asking: bool) -> Answers {
+    async fn promise(&self, terms: &Terms, script: &Script, commands: &[Cmd], asking: bool) -> Answers {
         let who = (script.promise == Promise::Grant && self.is_to_introduce_itself()).then(|| {
             let mut who = redis::cmd("INFO");
             who.arg("replication");
@@ -354,8 +392,11 @@ impl Live {
             wait.arg(replicas.count).arg(u64::try_from(replicas.patience.as_millis()).unwrap_or(u64::MAX));
             wait
         });
+        let all: Cow<'_, [Cmd]> = match (&who, &wait) {
+            (None, None) => commands.into(),
+            _ => who.iter().chain(commands).chain(&wait).cloned().collect(),
+        };
         let asked = Instant::now();
-        let all: Vec<_> = who.iter().chain(commands.iter().copied()).chain(&wait).collect();
         let mut answers = self.send(&all, asking).await;
         let who = who.map(|_| answers.remove(0));
         let acknowledged = wait.and_then(|_| answers.pop());
@@ -388,26 +429,30 @@ impl Live {
         now.replid == self.node.replid && now.role == self.node.role
     }
 
-    async fn send(&self, commands: &[&Cmd], asking: bool) -> Answers {
+    /// Sends commands behind one another, once. What breaks here is not sent again: whoever asked knows whether it may
+    /// be.
+    async fn send(&self, commands: &[Cmd], asking: bool) -> Answers {
         let unanswered = Unanswered { state: &self.state, since: Instant::now() };
-        let sent = match commands {
-            [one] if !asking => self.connection.clone().send_packed_command(one).await.map(|answer| vec![answer]),
+        let mut connection = self.connection.clone();
+        let answers = match commands {
+            [one] if !asking => {
+                let answer = connection.send_packed_command(one).await;
+                unanswered.answered(answer.is_ok());
+                vec![answer.and_then(Value::extract_error).map_err(Fault::Sent)]
+            }
             many => {
-                self.connection
-                    .clone()
-                    .send_packed_commands(&pipeline(many, asking), 0, many.len() << u8::from(asking))
-                    .await
-            }
-        };
-        unanswered.answered(sent.is_ok());
-        let answers: Answers = match sent {
-            // Every other one is to ASKING.
-            Ok(answers) => {
                 let step = 1 + usize::from(asking);
-                let answers = answers.into_iter().skip(step - 1).step_by(step);
-                answers.map(|answer| answer.extract_error().map_err(Fault::Sent)).collect()
+                let sent = connection.send_packed_commands(&pipeline(many, asking), 0, many.len() * step).await;
+                unanswered.answered(sent.is_ok());
+                match sent {
+                    // Every other one is to ASKING.
+                    Ok(answers) => {
+                        let answers = answers.into_iter().skip(step - 1).step_by(step);
+                        answers.map(|answer| answer.extract_error().map_err(Fault::Sent)).collect()
+                    }
+                    Err(error) => many.iter().map(|_| Err(Fault::Sent(error.clone()))).collect(),
+                }
             }
-            Err(error) => commands.iter().map(|_| Err(Fault::Sent(error.clone()))).collect(),
         };
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Fault::breaks)) {
             self.state.broken.store(true, Ordering::Release);
@@ -432,9 +477,9 @@ fn make_sure(answers: &mut Answers, promise: Promise, replicas: Replicas, acknow
     }
 }
 
-fn pipeline(commands: &[&Cmd], asking: bool) -> redis::Pipeline {
+fn pipeline(commands: &[Cmd], asking: bool) -> redis::Pipeline {
     let mut pipeline = redis::pipe();
-    for &command in commands {
+    for command in commands {
         if asking {
             pipeline.cmd("ASKING");
         }

@@ -12,6 +12,7 @@ use super::fault::Fault;
 use super::login::{Login, Password};
 use super::tls::Tls;
 use crate::error::ErrorKind;
+use crate::span::Span;
 
 /// What the other side has not even acknowledged for so long is given up: left to itself, the system would try for a
 /// quarter of an hour.
@@ -30,11 +31,16 @@ impl Dial {
         &self,
         address: &Address,
         protocol: ProtocolVersion,
-        config: &AsyncConnectionConfig,
+        config: AsyncConnectionConfig,
+        limit: Duration,
     ) -> Result<MultiplexedConnection, Fault> {
-        let (dial, address, config) = (self.clone(), address.clone(), config.clone());
+        // Calls over it have limits of their own. The library's for connecting is ours, which knows what to say then.
+        let config = config.set_connection_timeout(None).set_response_timeout(None);
+        let (dial, address) = (self.clone(), address.clone());
         let connect = async move {
-            let made = dial.client(&address, protocol)?.get_multiplexed_async_connection_with_config(&config).await;
+            let client = dial.client(&address, protocol)?;
+            let made = tokio::time::timeout(limit, client.get_multiplexed_async_connection_with_config(&config)).await;
+            let made = made.map_err(|_| dial.silence(&address, limit))?;
             made.map_err(|error| Fault::unconnected(&error, &address))
         };
         if !self.reads_files() {
@@ -53,15 +59,27 @@ impl Dial {
 
     /// Asks one thing over a connection of its own: somebody who need not be our server.
     pub async fn ask_once(&self, address: &Address, question: &Cmd, limit: Duration) -> Result<Value, Fault> {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
         let asked = async {
             // Sentinels and old nodes know no other.
-            let mut connection = self.connect(address, ProtocolVersion::RESP2, &config).await?;
+            let mut connection =
+                self.connect(address, ProtocolVersion::RESP2, AsyncConnectionConfig::new(), limit).await?;
             let answer = connection.send_packed_command(question).await.and_then(Value::extract_error);
             answer.map_err(|error| Fault::unconnected(&error, address))
         };
-        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("{address} did not answer within {limit:?}"));
-        tokio::time::timeout(limit, asked).await.map_err(late)?
+        tokio::time::timeout(limit, asked).await.map_err(|_| self.silence(address, limit))?
+    }
+
+    /// No connection was made for so long. A server that speaks no TLS takes the beginning of it for half a command, and
+    /// waits for the rest.
+    pub fn silence(&self, address: &Address, limit: Duration) -> Fault {
+        let perhaps =
+            if self.tls.is_some() { "; perhaps it speaks no TLS there: then write redis for rediss" } else { "" };
+        Fault::Unsent(ErrorKind::TimedOut, format!("{address} did not answer within {}{perhaps}", Span(limit)))
+    }
+
+    /// With what the URL of what we speak begins.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "rediss" } else { "redis" }
     }
 
     fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<Client, Fault> {

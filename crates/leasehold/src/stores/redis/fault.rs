@@ -158,6 +158,11 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
         let message = format!("{shown} knows no such command, or lets nobody use it ({detail}); {NEEDED}");
         return (ErrorKind::AccessDenied, message, true);
     }
+    if says("cluster support disabled") {
+        let message =
+            format!("{shown} is a server on its own and no member of a cluster; write redis:// for it, or rediss://");
+        return (ErrorKind::Misconfigured, message, true);
+    }
     if says("NOREPLICAS") {
         let message = format!("{shown} writes nothing while it has too few replicas ({detail})");
         return (ErrorKind::Unavailable, message, true);

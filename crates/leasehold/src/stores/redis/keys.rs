@@ -1,6 +1,7 @@
 //! Where a name is in Redis.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::format::{BESIDE, Format};
 use crate::name::{LockName, Namespace};
@@ -10,9 +11,9 @@ use crate::name::{LockName, Namespace};
 /// Ours share a slot, for the braces mark what is hashed. So do those beside a foreign one wherever that can be.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    lock: String,
-    /// What the names of the keys beside it begin with.
+    /// What the names of the keys beside the lock's own begin with. That one is a part of it.
     beside: String,
+    lock: Range<usize>,
     /// The list that the waiters of another library block on.
     signal: Option<String>,
 }
@@ -47,40 +48,57 @@ impl Keys {
     pub fn of(format: Format, namespace: &Namespace, name: &LockName) -> Self {
         let Format::Compat(library) = format else {
             let (namespace, name) = (encoded(namespace.as_str()), encoded(name.as_str()));
-            let lock = joined(&["leasehold:", &namespace, ":{", &name, "}"]);
-            return Self { beside: joined(&[&lock, ":"]), lock, signal: None };
+            let beside = joined(&["leasehold:", &namespace, ":{", &name, "}:"]);
+            return Self { lock: 0..beside.len() - 1, beside, signal: None };
         };
         let lock = format!("{}{name}", library.prefix);
-        Self { beside: beside(&lock), lock, signal: library.signal.map(|signal| format!("{signal}{name}")) }
+        let (beside, at) = beside(&lock);
+        let signal = library.signal.map(|signal| format!("{signal}{name}"));
+        Self { beside, lock: at..at + lock.len(), signal }
     }
 
     /// The lock's own.
     pub fn lock(&self) -> &str {
-        &self.lock
+        &self.beside[self.lock.clone()]
     }
 
-    /// All, in the order in which the scripts name them.
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        5 + usize::from(self.signal.is_some())
+    }
+
+    /// Each, in the order in which the scripts name them.
+    pub fn each(&self, mut take: impl FnMut(&str)) {
+        self.some("hqwp", &mut take);
+        self.signal.iter().for_each(|signal| take(signal));
+    }
+
+    /// Each of those that a renewal needs.
+    pub fn each_for_renewal(&self, take: impl FnMut(&str)) {
+        self.some("hp", take);
+    }
+
+    /// The lock's own and these beside it. They share a buffer, since they are named at each call.
+    fn some(&self, companions: &str, mut take: impl FnMut(&str)) {
+        take(self.lock());
+        let mut key = joined(&[&self.beside]);
+        for companion in companions.chars() {
+            key.push(companion);
+            take(&key);
+            key.pop();
+        }
+    }
+
+    /// All, in the same order.
     pub fn all(&self) -> Vec<String> {
-        let companions = ["h", "q", "w", "p"].map(|companion| self.companion(companion));
-        let lock = [self.lock.clone()];
-        lock.into_iter().chain(companions).chain(self.signal.clone()).collect()
-    }
-
-    /// Those that a renewal needs.
-    pub fn for_renewal(self) -> [String; 3] {
-        let hash = self.companion("h");
-        let mut pool = self.beside;
-        pool.push('p');
-        [self.lock, hash, pool]
-    }
-
-    fn companion(&self, companion: &str) -> String {
-        joined(&[&self.beside, companion])
+        let mut all = Vec::with_capacity(self.count());
+        self.each(|key| all.push(key.to_owned()));
+        all
     }
 
     /// Whether a cluster has all of them in one slot, as its scripts want them.
     pub fn share_a_slot(&self) -> bool {
-        self.all().iter().all(|key| hashed(key) == hashed(&self.lock))
+        self.all().iter().all(|key| hashed(key) == hashed(self.lock()))
     }
 
     /// What the names' keys look like, for a search; those of another library's form have nothing that marks them but
@@ -128,10 +146,11 @@ pub(super) fn all_of(format: Format, namespace: &Namespace) -> String {
     if format.is_own() { format!("~leasehold:{}:*", encoded(namespace.as_str())) } else { "~*".into() }
 }
 
-/// What the names of the keys beside a foreign one begin with. Two keys, such as `job` and `{job}`, must not meet there:
-/// hence one colon more where it stands as it is.
-fn beside(lock: &str) -> String {
-    if hashed(lock) == lock && !lock.contains('}') { format!("{{{lock}}}{BESIDE}") } else { format!("{lock}:{BESIDE}") }
+/// What the names of the keys beside a foreign one begin with, and where in that it stands itself. Two keys, such as
+/// `job` and `{job}`, must not meet there: hence one colon more where it stands as it is.
+fn beside(lock: &str) -> (String, usize) {
+    let is_hashed = hashed(lock) == lock && !lock.contains('}');
+    if is_hashed { (format!("{{{lock}}}{BESIDE}"), 1) } else { (format!("{lock}:{BESIDE}"), 0) }
 }
 
 /// What of a key decides on its slot: all, or what stands in its first braces, if that is anything.
@@ -149,7 +168,7 @@ fn joined(parts: &[&str]) -> String {
 
 /// Braces would move what is hashed, and `%` is what hides them.
 fn encoded(text: &str) -> Cow<'_, str> {
-    if !text.contains(['%', '{', '}']) {
+    if !text.bytes().any(|byte| matches!(byte, b'%' | b'{' | b'}')) {
         return text.into();
     }
     let mut encoded = String::with_capacity(text.len());

@@ -30,7 +30,7 @@ use redis::{Cmd, Value};
 
 use self::answer::Fields;
 use self::bells::Bells;
-use self::connection::{Making, Session, Terms};
+use self::connection::{Call, Session, Terms};
 use self::dial::Dial;
 use self::doctor::Doctor;
 use self::fault::Fault;
@@ -71,6 +71,8 @@ pub struct Redis {
     scripts: Arc<Scripts>,
     /// Which client waits, so that only that one is woken.
     client: String,
+    /// What the names of clients' channels begin with.
+    channels: String,
     bells: Arc<Bells>,
     dial: Dial,
     servers: Servers,
@@ -112,35 +114,49 @@ impl Redis {
             }
             None => (None, Servers::new(&options.topology, terms(channel))),
         };
-        Self { options, scripts, client, bells, dial, servers, claims }
+        Self { channels: channels(&options), options, scripts, client, bells, dial, servers, claims }
     }
 
     fn keys(&self, name: &LockName) -> Keys {
         Keys::of(self.options.format, &self.options.namespace, name)
     }
 
-    fn key(&self, name: &LockName) -> String {
-        self.keys(name).lock().to_owned()
-    }
-
     /// Where who comes next is told, and whether it may be given the lock along with it.
     fn pass_on(&self, session: Session, mut call: Cmd) -> Cmd {
-        call.arg(channels(&self.options)).arg(i32::from(session.hands_over));
+        call.arg(&self.channels).arg(i32::from(session.hands_over));
         call
     }
 
     /// Runs a script for a name.
-    async fn call(&self, script: &Script, name: &LockName, command: Making<'_>) -> Result<Value> {
-        self.call_over(&self.servers, script, name, command).await
+    async fn call(
+        &self,
+        script: &Script,
+        keys: &Keys,
+        with: impl Fn(Session, Cmd) -> Cmd + Send + Sync,
+    ) -> Result<Value> {
+        self.call_over(&self.servers, script, keys, with).await
     }
 
     /// The same, in the order of claims.
-    async fn claim(&self, script: &Script, name: &LockName, command: Making<'_>) -> Result<Value> {
-        self.call_over(self.claims.as_ref().unwrap_or(&self.servers), script, name, command).await
+    async fn claim(
+        &self,
+        script: &Script,
+        keys: &Keys,
+        with: impl Fn(Session, Cmd) -> Cmd + Send + Sync,
+    ) -> Result<Value> {
+        self.call_over(self.claims.as_ref().unwrap_or(&self.servers), script, keys, with).await
     }
 
-    async fn call_over(&self, to: &Servers, script: &Script, name: &LockName, command: Making<'_>) -> Result<Value> {
-        let answer = to.call(script, &[(self.key(name), command)], Duration::MAX).await.swap_remove(0);
+    /// `with` gives the call its arguments.
+    async fn call_over(
+        &self,
+        to: &Servers,
+        script: &Script,
+        keys: &Keys,
+        with: impl Fn(Session, Cmd) -> Cmd + Send + Sync,
+    ) -> Result<Value> {
+        let make = |session| with(session, script.call(session, keys));
+        let answer = to.call(script, &[Call { key: keys.lock(), make: &make }], Duration::MAX).await.swap_remove(0);
         answer.map_err(|fault| self.told(fault))
     }
 
@@ -157,12 +173,12 @@ impl Redis {
         let Options { format, .. } = self.options;
         self.options.check_ttl(claim.ttl)?;
         format.admits(claim)?;
-        if self.servers.are_many() && !self.keys(&claim.name).share_a_slot() {
+        let keys = self.keys(&claim.name);
+        if self.servers.are_many() && !keys.share_a_slot() {
             return Err(format.has_no_place_in_a_cluster(&claim.name));
         }
-        let acquire = |session| {
-            let mut call = self.scripts.acquire.call(session, &self.keys(&claim.name).all());
-            call.arg(claim.holder.to_string()).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
+        let acquire = |_, mut call: Cmd| {
+            call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
             match claim.due {
                 Some(due) => call.arg(due.tick.as_unix_millis()).arg(i32::from(due.retry_failed)).arg(millis(due.keep)),
                 None => call.arg("").arg("").arg(0),
@@ -176,7 +192,7 @@ impl Redis {
             call.arg(sent.map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
             call
         };
-        let attempt = answer::attempt(self.claim(&self.scripts.acquire, &claim.name, &acquire).await?, claim)?;
+        let attempt = answer::attempt(self.claim(&self.scripts.acquire, &keys, acquire).await?, claim)?;
         if format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
     }
 
@@ -184,9 +200,9 @@ impl Redis {
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let together = if self.servers.are_many() { 1 } else { leases.len() };
         let renew = |leases| move |session| self.renewal(session, leases);
-        let batches: Vec<_> = leases.chunks(together).map(|leases| (leases, renew(leases))).collect();
-        let calls: Vec<(_, Making<'_>)> =
-            batches.iter().map(|(leases, renew)| (self.key(&leases[0].0.name), renew as _)).collect();
+        let batches: Vec<_> =
+            leases.chunks(together).map(|leases| (self.keys(&leases[0].0.name), renew(leases))).collect();
+        let calls: Vec<_> = batches.iter().map(|(first, make)| Call { key: first.lock(), make }).collect();
         let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
         let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
         let read = |(leases, answer): (&[(LeaseKey, Duration)], std::result::Result<Value, Fault>)| {
@@ -201,10 +217,13 @@ impl Redis {
     }
 
     fn renewal(&self, session: Session, leases: &[(LeaseKey, Duration)]) -> Cmd {
-        let keys: Vec<_> = leases.iter().flat_map(|(lease, _)| self.keys(&lease.name).for_renewal()).collect();
-        let mut call = self.scripts.renew.call(session, &keys);
+        let many = leases.len();
+        let mut call = self.scripts.renew.begin(session, 3 * many, 2 * many, 256 * many + 256);
+        for (lease, _) in leases {
+            self.keys(&lease.name).each_for_renewal(|key| _ = call.arg(key));
+        }
         for (lease, ttl) in leases {
-            call.arg(lease.holder.to_string()).arg(millis(*ttl));
+            call.arg(&lease.holder.digits()[..]).arg(millis(*ttl));
         }
         call
     }
@@ -216,18 +235,16 @@ impl Redis {
             Some(Verdict::Failed) => ("failed", 0),
             Some(Verdict::NotStarted) => ("unstarted", 0),
         };
-        let release = |session| {
-            let mut call = self.scripts.release.call(session, &self.keys(&lease.name).all());
-            call.arg(lease.holder.to_string()).arg(millis(how.keep_for)).arg(verdict).arg(tick);
+        let release = |session, mut call: Cmd| {
+            call.arg(&lease.holder.digits()[..]).arg(millis(how.keep_for)).arg(verdict).arg(tick);
             self.pass_on(session, call)
         };
-        let freed = self.claim(&self.scripts.release, &lease.name, &release).await?;
+        let freed = self.claim(&self.scripts.release, &self.keys(&lease.name), release).await?;
         Ok(if freed == Value::Int(1) { Release::Released } else { Release::NotHeld })
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
-        let inspect = |session| self.scripts.inspect.call(session, &self.keys(name).all());
-        answer::holding(self.call(&self.scripts.inspect, name, &inspect).await?, name)
+        answer::holding(self.call(&self.scripts.inspect, &self.keys(name), |_, call| call).await?, name)
     }
 
     /// Every name there is a key of, at each master a page at a time.
@@ -256,9 +273,10 @@ impl Redis {
     async fn look_around(&self) -> Result<Vec<Holding>> {
         let mut found = Vec::new();
         for names in self.names().await?.chunks(LISTED_AT_ONCE) {
-            let inspect = |name| move |session| self.scripts.inspect.call(session, &self.keys(name).all());
-            let calls: Vec<_> = names.iter().map(|name| (self.key(name), inspect(name))).collect();
-            let calls: Vec<(_, Making<'_>)> = calls.iter().map(|(key, call)| (key.clone(), call as _)).collect();
+            let keys: Vec<_> = names.iter().map(|name| self.keys(name)).collect();
+            let inspect = |keys| move |session| self.scripts.inspect.call(session, keys);
+            let calls: Vec<_> = keys.iter().map(|keys| (keys.lock(), inspect(keys))).collect();
+            let calls: Vec<_> = calls.iter().map(|(key, make)| Call { key, make }).collect();
             let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
             for (name, answer) in names.iter().zip(answers) {
                 found.extend(match answer {
@@ -321,12 +339,11 @@ impl Store for Redis {
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let leave = |session| {
-                let mut call = self.scripts.leave.call(session, &self.keys(&waiter.name).all());
-                call.arg(waiter.holder.to_string());
+            let leave = |session, mut call: Cmd| {
+                call.arg(&waiter.holder.digits()[..]);
                 self.pass_on(session, call)
             };
-            self.claim(&self.scripts.leave, &waiter.name, &leave).await.map(drop)
+            self.claim(&self.scripts.leave, &self.keys(&waiter.name), leave).await.map(drop)
         })
     }
 
@@ -365,13 +382,12 @@ impl Store for Redis {
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(async move {
-            let revoke = |session| {
-                let mut call = self.scripts.revoke.call(session, &self.keys(name).all());
+            let revoke = |session, mut call: Cmd| {
                 call.arg(holder.map_or_else(String::new, |holder| holder.to_string()));
                 call.arg(if how == Revoke::Now { "now" } else { "gently" });
                 self.pass_on(session, call)
             };
-            let hit = answer::holding(self.call(&self.scripts.revoke, name, &revoke).await?, name)?;
+            let hit = answer::holding(self.call(&self.scripts.revoke, &self.keys(name), revoke).await?, name)?;
             if how == Revoke::Gently { answer::all_could_be_told(hit) } else { Ok(hit) }
         })
     }

@@ -73,6 +73,10 @@ impl Node {
     pub fn is_in_a_cluster(&self) -> bool {
         self.mode.as_deref() == Some("cluster")
     }
+
+    pub fn is_a_sentinel(&self) -> bool {
+        self.mode.as_deref() == Some("sentinel")
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The scripts: one for each operation, called by their hash.
 
 use super::connection::Session;
+use super::keys::Keys;
 
 /// A script, as servers know it that understand its first line, and as the others do.
 #[derive(Debug)]
@@ -98,12 +99,18 @@ impl Script {
         load
     }
 
-    /// The command that runs it, but for the arguments.
-    pub fn call(&self, session: Session, keys: &[String]) -> redis::Cmd {
-        // As large as it is likely to become: grown bit by bit, it costs as much again.
-        let bytes: usize = keys.iter().map(String::len).sum();
-        let mut call = redis::Cmd::with_capacity(2 * keys.len() + 16, 2 * bytes + 256);
-        call.arg("EVALSHA").arg(&self.code(session.knows_flags).hash).arg(keys.len()).arg(keys);
+    /// The command that runs it for a name, but for the arguments.
+    pub fn call(&self, session: Session, keys: &Keys) -> redis::Cmd {
+        let mut call = self.begin(session, keys.count(), 16, 64 * keys.count() + 256);
+        keys.each(|key| _ = call.arg(key));
+        call
+    }
+
+    /// The same for whatever keys: so many, which are to follow, and so many arguments. Made as large as it is likely to
+    /// become: grown bit by bit, it costs as much again.
+    pub fn begin(&self, session: Session, keys: usize, arguments: usize, bytes: usize) -> redis::Cmd {
+        let mut call = redis::Cmd::with_capacity(keys + arguments + 3, bytes);
+        call.arg("EVALSHA").arg(&self.code(session.knows_flags).hash).arg(keys);
         call
     }
 }

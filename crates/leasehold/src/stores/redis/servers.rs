@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::cluster::Cluster;
-use super::connection::{Answers, Link, Making, Place, Terms};
+use super::connection::{Answers, Call, Link, Place, Terms};
 use super::dial::Dial;
 use super::fault::Fault;
 use super::options::Topology;
@@ -34,15 +34,13 @@ impl Servers {
         Self::One(Arc::new(Link::new(place, Arc::new(terms))))
     }
 
-    /// Runs a script, once for each call; a call is with the key that says where it belongs. Calls to several servers
-    /// are given up after `limit`, each on its own: one that hangs keeps no answer of the others back.
-    pub async fn call(&self, script: &Script, calls: &[(String, Making<'_>)], limit: Duration) -> Answers {
+    /// Runs a script, once for each call. Calls to several servers are given up after `limit`, each on its own: one that
+    /// hangs keeps no answer of the others back.
+    pub async fn call(&self, script: &Script, calls: &[Call<'_>], limit: Duration) -> Answers {
         match self {
-            Self::One(link) => {
-                let commands: Vec<_> = calls.iter().map(|(_, command)| *command).collect();
-                link.call(script, &commands, false).await
-            }
-            Self::Cluster(cluster) => cluster.call(script, calls, limit).await,
+            Self::One(link) => link.call(script, calls, false).await,
+            // Apart: it is large, and calls of one server need not carry the room for it about.
+            Self::Cluster(cluster) => Box::pin(cluster.call(script, calls, limit)).await,
         }
     }
 
@@ -55,7 +53,7 @@ impl Servers {
     }
 
     /// Asks one of the masters.
-    pub async fn ask(&self, master: &Link, command: &Cmd) -> Result<Value, Fault> {
+    pub async fn ask(&self, master: &Arc<Link>, command: &Cmd) -> Result<Value, Fault> {
         let answer = master.ask(command).await;
         if let Self::Cluster(cluster) = self {
             cluster.notice(&answer);

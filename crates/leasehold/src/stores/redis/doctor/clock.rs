@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::patient::Patient;
 use crate::finding::Finding;
 use crate::lease::FencingToken;
+use crate::span::Span;
 
 /// How many round trips are measured.
 const TRIPS: usize = 9;
@@ -56,7 +57,7 @@ fn latency(mut trips: Vec<Duration>) -> Finding {
     let (Some(&median), Some(&worst)) = (trips.get(trips.len() / 2), trips.last()) else {
         return Finding::fine("latency", "not measured");
     };
-    let message = format!("{median:.1?} for a round trip, {worst:.1?} at worst of {}", trips.len());
+    let message = format!("{} for a round trip, {} at worst of {}", Span(median), Span(worst), trips.len());
     if median > SLOW || worst > TOO_SLOW {
         let fix = "give locks a TTL of many round trips (the smallest is 1 s), or move nearer to the server";
         return Finding::warning("latency", message, fix);

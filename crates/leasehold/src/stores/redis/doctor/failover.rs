@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::info::Info;
 use super::patient::Patient;
 use crate::finding::Finding;
+use crate::span::Span;
 use crate::stores::redis::fault;
 use crate::stores::redis::node::Node;
 use crate::stores::redis::options::Topology;
@@ -52,11 +53,11 @@ async fn guard(patient: &Patient<'_>) -> Finding {
     let standing = guard.examine(&mut patient.connection.clone(), &Node::read(&patient.said)).await;
     match standing.map(|standing| standing.grants_in()) {
         Ok(None) => {
-            Finding::fine(subject, format!("on, for {max_ttl:?} (max_ttl) after a restart or a promotion; over"))
+            Finding::fine(subject, format!("on, for {} (max_ttl) after a restart or a promotion; over", Span(max_ttl)))
         }
         Ok(Some(left)) => Finding::warning(
             subject,
-            format!("the server was started or promoted lately: nothing is granted for {left:.0?} more"),
+            format!("the server was started or promoted lately: nothing is granted for {} more", Span(left)),
             "wait; a smaller max_ttl makes it shorter, and so are all TTLs then",
         ),
         Err(fault) => {
@@ -112,9 +113,10 @@ impl Terms {
             (Some(guard), Some(Some(stops))) => Finding::fine(
                 "failover",
                 format!(
-                    "exclusion survives it: a master without its {replicas} replicas stops within {stops:?} \
-                     (min-replicas-to-write), and nobody is granted anything for {:?} after",
-                    guard + stops
+                    "exclusion survives it: a master without its {replicas} replicas stops within {} \
+                     (min-replicas-to-write), and nobody is granted anything for {} after",
+                    Span(stops),
+                    Span(guard + stops)
                 ),
             ),
             (Some(_), Some(None)) => Finding::warning(
@@ -170,7 +172,7 @@ mod tests {
     #[test]
     fn what_survives_a_failover_and_what_does_not() {
         for (replicas, waits_for, guard, stops, severity, says) in [
-            (2, 0, GUARD, STOPS, Severity::Fine, "for 72s after"),
+            (2, 0, GUARD, STOPS, Severity::Fine, "for 1m12s after"),
             (2, 2, None, Some(None), Severity::Fine, "waits for all 2"),
             (2, 1, GUARD, Some(None), Severity::Warning, "only if the old master is dead"),
             (2, 0, GUARD, Some(None), Severity::Warning, "min-replicas-to-write 2"),

@@ -7,6 +7,7 @@ use redis::{RedisResult, Value};
 use super::patient::{Patient, command};
 use crate::finding::{Finding, Severity};
 use crate::name::LockName;
+use crate::span::Span;
 use crate::stores::redis::answer;
 use crate::stores::redis::format::Format;
 use crate::stores::redis::keys::{Keys, Part};
@@ -175,7 +176,7 @@ impl Seen {
         let it = self.mended_by(what);
         match what {
             Ailment::OtherKind => format!("{it} is a {}", self.kind),
-            Ailment::TooLong => format!("{it} ({:?} left)", Duration::from_secs(self.left.unsigned_abs() / 1000)),
+            Ailment::TooLong => format!("{it} ({} left)", Span(Duration::from_millis(self.left.unsigned_abs()))),
             _ => it.to_owned(),
         }
     }

@@ -29,6 +29,7 @@ use super::script::Scripts;
 use super::servers::Servers;
 use crate::error::ErrorKind;
 use crate::finding::Finding;
+use crate::span::Span;
 
 /// How long the examination of a server may take: all are examined at once, and the store's answer has a limit, too.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -72,7 +73,8 @@ impl Doctor<'_> {
     }
 
     async fn examine(&self, address: &Address) -> Result<Vec<Finding>, Fault> {
-        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("{address} did not answer within {PATIENCE:?}"));
+        let late =
+            |_| Fault::Unsent(ErrorKind::TimedOut, format!("{address} did not answer within {}", Span(PATIENCE)));
         tokio::time::timeout(PATIENCE, self.look(address)).await.map_err(late)?
     }
 

@@ -48,9 +48,9 @@ pub(super) struct Patient<'a> {
 impl<'a> Patient<'a> {
     /// Connects, and asks what bears on everything else.
     pub async fn meet(doctor: &Doctor<'a>, address: &'a Address) -> Result<Self, Fault> {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
         // Sentinels and old servers know no other.
-        let connection = doctor.dial.connect(address, ProtocolVersion::RESP2, &config).await?;
+        let (protocol, config) = (ProtocolVersion::RESP2, AsyncConnectionConfig::new());
+        let connection = doctor.dial.connect(address, protocol, config, PATIENCE).await?;
         let Doctor { options, scripts, dial } = *doctor;
         let said = String::new();
         let mut patient = Self { options, scripts, dial, address, connection, info: None, settings: None, said };

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 
 use super::patient::command;
 use crate::finding::Finding;
+use crate::span::Span;
 use crate::stores::redis::address::Address;
 use crate::stores::redis::sentinel::Sentinels;
 
@@ -82,8 +83,9 @@ fn place(said: &HashMap<String, String>) -> String {
 fn as_it_should_be(master: &str, known: usize, quorum: usize, majority: usize, after: Option<usize>) -> Finding {
     let after = Duration::from_millis(after.unwrap_or(0).try_into().unwrap_or(0));
     let message = format!(
-        "{known} agree on {master}; {quorum} call it down after {after:?} of silence, and {majority} have to elect \
-         who replaces it"
+        "{known} agree on {master}; {quorum} call it down after {} of silence, and {majority} have to elect \
+         who replaces it",
+        Span(after)
     );
     Finding::fine(SUBJECT, message)
 }

@@ -3,6 +3,7 @@
 use super::info::Info;
 use super::patient::Patient;
 use crate::finding::Finding;
+use crate::span::Span;
 use crate::stores::redis::node::Node;
 use crate::stores::redis::options::Topology;
 
@@ -68,7 +69,10 @@ fn of_version(info: &Info) -> Finding {
 pub(super) fn role(patient: &Patient<'_>) -> Option<Finding> {
     let (info, node) = (patient.info.as_ref()?, Node::read(&patient.said));
     let uptime = node.uptime.unwrap_or_default();
-    Some(Finding::fine("role", format!("master with {} replicas, up for {uptime:?}", info.number("connected_slaves"))))
+    Some(Finding::fine(
+        "role",
+        format!("master with {} replicas, up for {}", info.number("connected_slaves"), Span(uptime)),
+    ))
 }
 
 #[cfg(test)]

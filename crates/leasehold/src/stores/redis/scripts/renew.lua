@@ -1,4 +1,4 @@
--- KEYS lock, hash, pool of each lease     ARGV holder, ttl of each     1 renewed · 2 revoked · 0 gone
+-- KEYS lock, hash, pool of each lease     ARGV holder, ttl of each     a digit for each: 1 renewed · 2 revoked · 0 gone
 local answers, now = {}, nil
 
 local function text(number) return string.format('%.0f', number) end
@@ -39,4 +39,4 @@ for i = 1, #A / 2 do
     answers[i] = renew_permit(hash, pool, holder, ttl)
   end
 end
-return answers
+return table.concat(answers)
