@@ -33,7 +33,7 @@ pub(super) struct Rest {
 }
 
 /// A limit for what is about a lease of `ttl`; whoever waits for it gives up after a sixth of that.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Limit {
     whole: Duration,
 }

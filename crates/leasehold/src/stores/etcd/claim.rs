@@ -68,8 +68,8 @@ impl Core {
                 is_in_store: AtomicBool::new(false),
             };
             match claiming.run().await {
-                // It has ended since it was last asked for. Nothing was done.
-                Err(Failed::NoLease) => self.shared.leases.lose(lease),
+                // One has ended since it was last asked for. Nothing was done.
+                Err(Failed::NoLease) => self.shared.leases.doubt(lease),
                 Err(Failed::Told(error)) => return Err(claiming.honest(error)),
                 Ok(attempt) => return Ok(attempt),
             }
@@ -133,17 +133,20 @@ impl Claiming<'_> {
             Some(Own { what: What::Waits(waits), .. }) => Some(waits),
             _ => None,
         };
+        let is_plain = self.claim.due.is_none() && self.claim.permits.get() == 1;
+        let is_next = is_plain && waits.is_some_and(|waits| waits.is_next);
         if let Some(waits) = waits {
             self.note_asking(waits);
+        }
+        if waits.is_some() && !is_next {
             let ours = &self.core.shared.ours;
             let kept = self.core.shared.leases.waiting(&self.core.members, ours, self.claim.ttl).await;
             kept.map_err(|fault| self.failed(fault.surely()))?;
         }
-        let is_plain = self.claim.due.is_none();
         match waits {
-            None if is_plain => self.create(0, &[], None).await,
+            None if self.claim.due.is_none() => self.create(0, &[], None).await,
             // Whoever was before it is gone: it need not look first.
-            Some(waits) if waits.is_next && is_plain && self.claim.permits.get() == 1 => {
+            Some(waits) if is_next => {
                 let if_first = Txn::default().if_none_created_before(&self.prefix, waits.created);
                 self.promote(if_first, waits.created, waits.modified, &[], None).await
             }
@@ -233,8 +236,11 @@ impl Claiming<'_> {
         let done = match self.core.members.change(self.limit, txn).await {
             Ok(done) => done,
             Err(fault) => {
-                if fault.sure && created.is_none() {
-                    self.forget_unsure();
+                match (fault.sure, created) {
+                    (true, None) => self.forget_unsure(),
+                    // Its place in the queue may be the lock by now.
+                    (false, Some(_)) => ours.note(&self.key, self.lease, What::Unsure { ends: self.ends() }),
+                    _ => {}
                 }
                 return Err(self.failed(fault));
             }
@@ -337,10 +343,9 @@ impl Claiming<'_> {
                     self.forget_unsure();
                 }
                 if fault.cause == Cause::NoLease {
-                    shared.leases.lose(lease);
+                    shared.leases.doubt(lease);
                 }
-                let error = self.core.told(fault);
-                return Err(error.into());
+                return Err(self.failed(fault));
             }
         };
         self.is_in_store.store(true, Ordering::Relaxed);

@@ -27,6 +27,8 @@ pub(super) enum Cause {
     NoLease,
     /// The login has run out, or users were changed: it was not even looked at.
     Login,
+    /// The connection is of no use any more, and nothing was sent over it: its runtime has ended.
+    Stale,
     /// There are no users here: nothing to log in to.
     NoUsers,
     Other,
@@ -116,7 +118,10 @@ fn classified(status: &Status) -> (ErrorKind, bool, Cause) {
     if says("database space exceeded") || says("request is too large") || says("too many requests") {
         return (ErrorKind::Refused, true, Cause::Other);
     }
-    if says("no leader") || says("learner") || says("Service was not ready") || was_never_sent(status) {
+    if says("Service was not ready") {
+        return (ErrorKind::Unavailable, true, Cause::Stale);
+    }
+    if says("no leader") || says("learner") || was_never_sent(status) {
         return (ErrorKind::Unavailable, true, Cause::Member);
     }
     match status.code() {

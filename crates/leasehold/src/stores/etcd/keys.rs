@@ -72,6 +72,15 @@ impl Keys {
         .into_bytes()
     }
 
+    /// Below which the ticks of all locks stand.
+    pub fn ticks_of_all(&self) -> Vec<u8> {
+        match self {
+            Self::Own(namespace) => format!("{namespace}!ticks/"),
+            Self::Etcdctl => TICKS_BESIDE_OTHERS.to_owned(),
+        }
+        .into_bytes()
+    }
+
     /// Where all keys of all locks are: from where and up to where.
     pub fn all(&self) -> (Vec<u8>, Vec<u8>) {
         match self {

@@ -66,13 +66,13 @@ impl Leases {
         self.waiters.fresh(members, ours, 1, Limit::of(ttl), WAITING).await
     }
 
-    /// A lease that has turned out to have ended: another one is granted in its place.
-    pub fn lose(&self, id: i64) {
+    /// A lease that may have ended: it is asked for before anything else is put on it.
+    pub fn doubt(&self, id: i64) {
         let by_seconds = self.by_seconds.lock().unwrap_or_else(PoisonError::into_inner);
         for lease in by_seconds.values().chain([&self.waiters]) {
             let mut held = lease.held();
-            if held.is_some_and(|live| live.id == id) {
-                *held = None;
+            if let Some(live) = held.as_mut().filter(|live| live.id == id) {
+                live.kept = Moment::from_nanos(0);
             }
         }
     }
@@ -126,10 +126,10 @@ impl Lease {
             return Ok(live.id);
         }
         let _first = self.granting.lock().await;
-        if let Some(live) = self.live() {
-            if live.kept + recent > ours.now() || self.keep(members, ours, live.id, limit).await? {
-                return Ok(live.id);
-            }
+        if let Some(live) = self.live()
+            && (live.kept + recent > ours.now() || self.keep(members, ours, live.id, limit).await?)
+        {
+            return Ok(live.id);
         }
         let kept = ours.now();
         let id = members.grant(limit, seconds).await?;

@@ -73,7 +73,7 @@ impl Members {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
-            if fault.cause != Cause::Member {
+            if !matches!(fault.cause, Cause::Member | Cause::Stale) {
                 return Err(fault);
             }
             self.turn_from(at);
@@ -93,8 +93,8 @@ impl Members {
     {
         let answer = self.ask_once(at, limit, ask).await;
         match answer {
-            // It was refused before it was looked at.
-            Err(fault) if fault.cause == Cause::Login => self.ask_once(at, limit, ask).await,
+            // Nothing was looked at, and over a new connection it may be.
+            Err(fault) if matches!(fault.cause, Cause::Login | Cause::Stale) => self.ask_once(at, limit, ask).await,
             answer => answer,
         }
     }
@@ -113,7 +113,7 @@ impl Members {
             Ok(Err(status)) => Fault::of(status),
             Err(_) => Fault::late(format!("{address} was silent for {limit:.1?}")),
         };
-        if matches!(fault.cause, Cause::Member | Cause::Login) {
+        if matches!(fault.cause, Cause::Member | Cause::Login | Cause::Stale) {
             self.forget(at, &link);
         }
         Err(fault)

@@ -16,6 +16,7 @@ mod keys;
 mod leases;
 mod login;
 mod look;
+mod looks;
 mod marks;
 mod members;
 mod options;
@@ -37,6 +38,7 @@ use futures_util::future::BoxFuture;
 use self::dial::Dial;
 use self::fault::Fault;
 use self::leases::Leases;
+use self::looks::Looks;
 use self::members::Members;
 use self::options::Options;
 use self::ours::Ours;
@@ -64,6 +66,7 @@ struct Core {
     options: Options,
     members: Arc<Members>,
     watches: Arc<Watches>,
+    looks: Arc<Looks>,
     shared: Arc<Shared>,
 }
 
@@ -89,7 +92,7 @@ impl Etcd {
         let dial = Dial { login: options.login.clone(), tls: options.tls.clone() };
         let members = Arc::new(Members::new(dial, &options.members));
         let watches = Arc::new(Watches::new(Arc::clone(&shared.ours)));
-        Self { core: Arc::new(Core { options, members, watches, shared }) }
+        Self { core: Arc::new(Core { options, members, watches, looks: Arc::default(), shared }) }
     }
 }
 

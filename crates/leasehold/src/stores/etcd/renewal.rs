@@ -9,8 +9,9 @@ use super::calls::Limit;
 use super::fault::Fault;
 use super::generated::KeyValue;
 use super::leases::seconds;
+use super::looks::Found;
 use super::ours::{Held, What};
-use super::txn::{MOST, Txn, one};
+use super::txn::Txn;
 use super::value::{State, Value};
 use super::{Core, again};
 use crate::error::Result;
@@ -43,24 +44,9 @@ impl Core {
 impl Batch<'_> {
     async fn run(&self) -> Vec<Result<Renewal>> {
         // What is looked at and what is prolonged may come in either order: both have to be answered.
-        let (found, kept) = join(self.look(), self.keep()).await;
-        let answers = (0..self.leases.len()).map(|nth| {
-            let found = match &found[nth / MOST] {
-                Ok(found) => Ok(found[nth % MOST].first()),
-                Err(fault) => Err(fault.clone()),
-            };
-            self.answer(nth, found, &kept)
-        });
-        join_all(answers).await
-    }
-
-    /// What stands under each key, or what came instead, in order.
-    async fn look(&self) -> Vec<Result<Vec<Vec<KeyValue>>, Fault>> {
-        let look = |keys: &[Vec<u8>]| {
-            let txn = Txn::default().look(keys.iter().map(|key| one(key)));
-            async move { Ok(self.core.members.read(self.limit, txn).await?.found) }
-        };
-        join_all(self.keys.chunks(MOST).map(look)).await
+        let look = self.core.looks.at(&self.core.members, self.keys.clone(), self.limit);
+        let (found, kept) = join(look, self.keep()).await;
+        join_all(found.into_iter().enumerate().map(|(nth, found)| self.answer(nth, found, &kept))).await
     }
 
     /// Prolongs the leases that the batch hangs on, and those of the ticks that are being run.
@@ -85,11 +71,11 @@ impl Batch<'_> {
         self.leases.iter().map(|(_, ttl)| *ttl).min().unwrap_or_default()
     }
 
-    async fn answer(&self, nth: usize, found: Result<Option<&KeyValue>, Fault>, kept: &Kept) -> Result<Renewal> {
+    async fn answer(&self, nth: usize, found: Found, kept: &Kept) -> Result<Renewal> {
         let (key, ttl) = (&self.keys[nth], self.leases[nth].1);
         let ours = &self.core.shared.ours;
         let found = found.map_err(|fault| self.core.told(fault))?;
-        let Some((found, value)) = found.and_then(|found| Some((found, Value::read(&found.value)?))) else {
+        let Some((found, value)) = found.and_then(|found| Value::read(&found.value).map(|value| (found, value))) else {
             return Ok(Renewal::Gone);
         };
         let known = ours.held(key);
@@ -112,7 +98,7 @@ impl Batch<'_> {
             }
             Some(Ok(false)) => Ok(Renewal::Gone),
             Some(Err(fault)) => Err(again(&self.core.told(fault.clone()))),
-            _ => self.move_over(key, found, ttl, known).await.map_err(|fault| self.core.told(fault)),
+            _ => self.move_over(key, &found, ttl, known).await.map_err(|fault| self.core.told(fault)),
         }
     }
 

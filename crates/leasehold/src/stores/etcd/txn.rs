@@ -31,11 +31,6 @@ impl Txn {
         self.compared(key, CompareResult::Equal, CompareTarget::Create, TargetUnion::CreateRevision(revision))
     }
 
-    /// If the key hangs on this lease.
-    pub fn if_on_lease(self, key: &[u8], lease: i64) -> Self {
-        self.compared(key, CompareResult::Equal, CompareTarget::Lease, TargetUnion::Lease(lease))
-    }
-
     /// If no key below `prefix` was created after this revision; 0: if there is none at all.
     pub fn if_none_created_after(self, prefix: &[u8], revision: i64) -> Self {
         self.if_all_created(prefix, CompareResult::Less, revision + 1)
@@ -102,6 +97,11 @@ impl Txn {
     pub fn or_look(mut self, ranges: impl IntoIterator<Item = RangeRequest>) -> Self {
         self.otherwise.extend(ranges.into_iter().map(looking));
         self
+    }
+
+    /// If what can't be: for the server's word on whether it would be allowed.
+    pub fn if_never(self, key: &[u8]) -> Self {
+        self.compared(key, CompareResult::Less, CompareTarget::Create, TargetUnion::CreateRevision(0))
     }
 
     pub fn request(self) -> TxnRequest {

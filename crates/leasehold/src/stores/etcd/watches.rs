@@ -96,7 +96,7 @@ impl Watches {
     /// Rings, if somebody has a bell here, once what stands before the waiter with this key is gone, as of `revision`.
     pub fn follow(self: &Arc<Self>, members: &Arc<Members>, name: &LockName, key: &[u8], what: Target, revision: i64) {
         let mut state = self.state();
-        if !state.names.get(name).is_some_and(|waiting| !waiting.bells.is_empty()) {
+        if state.names.get(name).is_none_or(|waiting| waiting.bells.is_empty()) {
             return;
         }
         let member = members.current();
