@@ -4,6 +4,7 @@
 //! the same answer seen who, decides from that, and acts only if what it has seen is still so: no key was created since,
 //! for only that could stand in the way.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ struct Claiming<'a> {
     began: Moment,
     /// Something of it is in the store: an error later on does not say that nothing is.
     is_in_store: AtomicBool,
+    /// Somebody waits for the answer.
+    is_wanted: &'a Weak<()>,
 }
 
 /// What a transaction came to: it took the lock, or this was seen instead.
@@ -47,7 +50,8 @@ enum Tried {
 }
 
 impl Core {
-    pub(super) async fn acquire(&self, claim: &Claim, mut turn: Turn) -> Result<Attempt> {
+    /// Claims once its turn has come; sends nothing more once nobody wants the answer.
+    pub(super) async fn acquire(&self, claim: &Claim, mut turn: Turn, is_wanted: Weak<()>) -> Result<Attempt> {
         turn.comes().await;
         let limit = Limit::of(claim.ttl);
         let began = self.shared.ours.now();
@@ -66,6 +70,7 @@ impl Core {
                 lease,
                 began,
                 is_in_store: AtomicBool::new(false),
+                is_wanted: &is_wanted,
             };
             match claiming.run().await {
                 // One has ended since it was last asked for. Nothing was done.
@@ -96,11 +101,13 @@ impl From<Error> for Failed {
 
 impl Claiming<'_> {
     async fn run(&self) -> Result<Attempt, Failed> {
+        self.check_wanted()?;
         let mut view = match self.first().await? {
             Tried::Taken(grant) => return Ok(Attempt::Granted(grant)),
             Tried::Seen(view) => view,
         };
         for _ in 0..TRIES {
+            self.check_wanted()?;
             let step = view.step(self.claim, time_of_day())?;
             let tried = match step {
                 Step::Has(own) => self.has(&own, &view).await?,
@@ -152,6 +159,13 @@ impl Claiming<'_> {
             }
             _ => Ok(Tried::Seen(self.look().await?)),
         }
+    }
+
+    fn check_wanted(&self) -> Result<(), Failed> {
+        if self.is_wanted.strong_count() > 0 {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::TimedOut, "the claim was given up").into())
     }
 
     fn honest(&self, error: Error) -> Error {

@@ -63,8 +63,7 @@ impl Dial {
         let endpoint = self.endpoint(address).await?;
         let failed = |error: tonic::transport::Error| {
             let why = whole(&error);
-            let kind = if why.contains("certificate") { ErrorKind::AccessDenied } else { ErrorKind::Unavailable };
-            Fault::unsent(kind, format!("{address}: {why}"))
+            Fault::unsent(kind_of(&why), format!("{address}: {why}"))
         };
         let channel = endpoint.connect().await.map_err(failed)?;
         let token = match &self.login {
@@ -85,6 +84,17 @@ impl Dial {
         let config = config.await.unwrap_or_else(|error| Err(error.to_string()));
         config.map_err(Fault::unusable)
     }
+}
+
+/// TLS says what is wrong in words only.
+fn kind_of(why: &str) -> ErrorKind {
+    if why.contains("peer certificate") {
+        return ErrorKind::Misconfigured; // Theirs.
+    }
+    if why.contains("received fatal alert") || why.contains("certificate required") {
+        return ErrorKind::AccessDenied; // Ours, or none.
+    }
+    ErrorKind::Unavailable
 }
 
 fn plain(scheme: &str, address: &Address) -> Result<Endpoint, Fault> {

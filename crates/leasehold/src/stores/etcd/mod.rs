@@ -139,11 +139,13 @@ impl Store for Etcd {
             self.core.options.keys.admit(&claim.name)?;
             let key = self.core.options.keys.contender(&claim.name, claim.holder);
             let (core, claim, turn) = (Arc::clone(&self.core), claim.clone(), self.core.shared.turns.next(&key));
+            let wanted = Arc::new(());
+            let is_wanted = Arc::downgrade(&wanted);
             // Whoever gives up waiting for the answer does not stop it half-way: what undoes it comes behind it.
-            let acquiring = tokio::spawn(async move { core.acquire(&claim, turn).await });
-            acquiring
-                .await
-                .unwrap_or_else(|error| Err(Error::new(ErrorKind::Internal, error.to_string()).maybe_applied()))
+            let acquiring = tokio::spawn(async move { core.acquire(&claim, turn, is_wanted).await });
+            let answer = acquiring.await;
+            drop(wanted);
+            answer.unwrap_or_else(|error| Err(Error::new(ErrorKind::Internal, error.to_string()).maybe_applied()))
         })
     }
 
