@@ -49,6 +49,7 @@
 //!
 //! | feature | brings |
 //! |---|---|
+//! | `etcd` | locks in an etcd cluster, also over TLS, for the processes of many machines |
 //! | `redis` | locks in Redis (one server, Sentinel, Cluster, TLS), for the processes of many machines |
 //! | `sqlite` | locks in one SQLite file, for the processes of one machine |
 //! | `fence-rusqlite` | `sqlite`, and the module `fence`: a paused holder can't write in a transaction of a `rusqlite` connection any more |

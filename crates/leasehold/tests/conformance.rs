@@ -82,3 +82,28 @@ mod on_a_server {
     conformance!(redis_beside_others, one_holder, compat("plain"));
     conformance!(redis_beside_python_redis_lock, one_holder, compat("python-redis-lock"));
 }
+
+#[cfg(feature = "etcd")]
+mod in_a_cluster {
+    use leasehold_testkit::conformance::Subject;
+    use leasehold_testkit::servers::{Etcd, EtcdCluster};
+
+    use super::*;
+
+    /// A store in servers that all cases share, seen through two namespaces.
+    fn shared(url: &str, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    conformance!(etcd, shared Etcd::start(), |etcd: &Etcd, namespaces| shared(&etcd.url(), namespaces));
+    conformance!(etcd_cluster, shared EtcdCluster::start(), |cluster: &EtcdCluster, namespaces| {
+        shared(&cluster.url(), namespaces)
+    });
+    conformance!(etcd_beside_etcdctl, shared Etcd::start(), |etcd: &Etcd, _| {
+        let store = leasehold::stores::open(&format!("{}?compat=etcdctl", etcd.url()));
+        Subject::new(store.expect("the URL is right"))
+    });
+}

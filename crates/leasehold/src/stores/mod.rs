@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -25,6 +27,7 @@ const REDIS: [&str; 7] =
 /// | `redis://host:6379/0`, `redis+unix:///run/redis.sock` | one Redis or Valkey server | `redis` |
 /// | `redis+sentinel://host:26379,host:26379/NAME` | the master that sentinels name | `redis` |
 /// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
+/// | `etcd://host:2379,host:2379`, `etcds://…` over TLS | an etcd cluster | `etcd` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
 ///
 /// # Errors
@@ -44,12 +47,16 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         scheme if REDIS.contains(&scheme) => {
             Err(Error::invalid("this build has no Redis store; enable the feature `redis`"))
         }
+        #[cfg(feature = "etcd")]
+        "etcd" | "etcds" => Ok(Arc::new(etcd::Etcd::open(url)?)),
+        #[cfg(not(feature = "etcd"))]
+        "etcd" | "etcds" => Err(Error::invalid("this build has no etcd store; enable the feature `etcd`")),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
         other => Err(Error::invalid(format!(
-            "no store is called {other:?} (in {:?}); known schemes: {}, sqlite",
+            "no store is called {other:?} (in {:?}); known schemes: {}, etcd, etcds, sqlite",
             hide_secrets(url),
             REDIS.join(", ")
         ))),
@@ -81,15 +88,16 @@ pub fn hide_secrets(url: &str) -> String {
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
         }
         (None, Some(at)) if front.starts_with("redis") => format!("redis:***{}", &front[at..]), // misspelt, too
+        (None, Some(at)) if front.starts_with("etcd") => format!("etcd:***{}", &front[at..]),
         _ => front.to_owned(),
     };
     // Whatever isn't known may be a password that was misspelt.
-    let is_redis = front.starts_with("redis");
+    let is_server = front.starts_with("redis") || front.starts_with("etcd");
     if let Some(query) = query {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) || (is_redis && !HARMLESS.contains(&key)) => format!("{key}=***"),
+                Some((key, _)) if is_secret(key) || (is_server && !HARMLESS.contains(&key)) => format!("{key}=***"),
                 _ => pair.to_owned(),
             })
             .collect();
@@ -98,7 +106,7 @@ pub fn hide_secrets(url: &str) -> String {
     shown
 }
 
-/// What may be shown of the options of Redis.
+/// What may be shown of the options of Redis and etcd.
 const HARMLESS: [&str; 9] =
     ["namespace", "db", "user", "ca", "cert", "compat", "restart_guard", "max_ttl", "wait_replicas"];
 
@@ -127,6 +135,9 @@ mod tests {
             ("redis://:hun?ter2@h?namespace=x", "redis://:***@h?namespace=x"),
             ("rediss://h?ca=/x@y", "rediss://h?ca=/x@y"),
             ("redis://h?pas=hunter2&db=3", "redis://h?pas=***&db=3"),
+            ("etcd://bob:hunter2@a:1,b:2?compat=etcdctl", "etcd://bob:***@a:1,b:2?compat=etcdctl"),
+            ("etcds://h?ca=/x&pas=hunter2&key=/k", "etcds://h?ca=/x&pas=***&key=***"),
+            ("etcd:/bob:hunter2@h", "etcd:***@h"),
             ("redis:/:hunter2@h", "redis:***@h"),
             ("redis//:hunter2@h", "redis:***@h"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
