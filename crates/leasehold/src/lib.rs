@@ -75,6 +75,7 @@ pub mod layers;
 mod lease;
 mod lock;
 mod locks;
+mod marks;
 mod multi;
 mod name;
 mod presence;

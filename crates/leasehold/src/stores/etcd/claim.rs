@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::calls::Limit;
 use super::fault::{Cause, Fault};
 use super::leases::{SLACK, seconds};
+use super::marks;
 use super::ours::{Held, Own, Waits, What};
 use super::turns::Turn;
 use super::txn::{Done, Txn, below, one};
@@ -242,7 +243,7 @@ impl Claiming<'_> {
         let txn = match &marked {
             Some(marked) => {
                 let txn = txn.if_modified_at(&self.ticks, marked.before.modified);
-                txn.put(&self.ticks, marked.after.marks.text(), marked.after.lease)
+                txn.put(&self.ticks, marks::text(&marked.after.marks), marked.after.lease)
             }
             None => txn,
         };
@@ -451,5 +452,5 @@ struct Claimed {
 }
 
 fn grant(created: i64, attempt: u32, gave_up: Option<Tick>) -> Grant {
-    Grant { token: FencingToken::new(created.unsigned_abs()), attempt, gave_up }
+    Grant { attempt, gave_up, ..Grant::of(FencingToken::new(created.unsigned_abs())) }
 }

@@ -7,6 +7,7 @@ use super::calls::Limit;
 use super::fault::Fault;
 use super::generated::KeyValue;
 use super::leases::seconds;
+use super::marks;
 use super::txn::{Txn, one};
 use super::value::{State, Value};
 use super::view::Marked;
@@ -104,7 +105,7 @@ impl Ending<'_> {
             // Remembered from its end on.
             let _ = members.keep_alive(Limit::LONGEST, before.lease).await;
             let changing = txn.unwrap_or_default().if_modified_at(&self.ticks, before.modified);
-            txn = Some(changing.put_value(&self.ticks, after.text()));
+            txn = Some(changing.put_value(&self.ticks, marks::text(&after)));
         }
         if let Some(txn) = txn
             && !members.change(Limit::LONGEST, txn).await.map_err(|fault| self.told(fault))?.held

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::generated::KeyValue;
-use super::marks::Marks;
+use super::marks;
 use super::ours::Ours;
 use super::txn::Txn;
 use super::value::{State, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Claim, HolderId, disagreement};
+use crate::marks::Marks;
 use crate::tick::{Due, NotDue, Standing};
 
 /// A lock at one revision.
@@ -72,7 +73,7 @@ pub(super) enum Step {
 impl Marked {
     pub fn read(found: Option<KeyValue>) -> Result<Self> {
         let Some(found) = found else { return Ok(Self::default()) };
-        let marks = Marks::read(&found.value).ok_or_else(|| {
+        let marks = marks::read(&found.value).ok_or_else(|| {
             let key = String::from_utf8_lossy(&found.key).into_owned();
             Error::new(ErrorKind::Misconfigured, format!("the key {key} holds something else than ticks; delete it"))
         })?;

@@ -1,7 +1,5 @@
 //! The reference store: the whole contract in its simplest form, in the memory of one process.
 
-mod marks;
-
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, Weak};
@@ -9,13 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 
-use self::marks::Marks;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Release, Renewal,
     Revoke, disagreement,
 };
+use crate::marks::Marks;
 use crate::name::LockName;
 use crate::store::{Bell, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};

@@ -7,11 +7,12 @@ use crate::store::OPEN_TICKS;
 use crate::tick::{Due, OpenTick, Standing, Tick, Verdict};
 
 /// The mark, and what stands open beside it.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
     /// The newest tick that was claimed. It only grows.
-    newest: Option<Tick>,
-    open: BTreeMap<Tick, OpenTick>,
+    pub newest: Option<Tick>,
+    /// Claimed and not finished.
+    pub open: BTreeMap<Tick, OpenTick>,
 }
 
 impl Marks {
