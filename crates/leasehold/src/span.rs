@@ -23,7 +23,7 @@ impl fmt::Display for Span {
             return write!(f, "{millis}ms");
         }
         let tenths = self.in_units_of(100);
-        if tenths < 100 && tenths % 10 > 0 {
+        if tenths < 100 && !tenths.is_multiple_of(10) {
             return write!(f, "{}.{}s", tenths / 10, tenths % 10);
         }
         let seconds = self.in_units_of(1000);

@@ -776,10 +776,14 @@ async fn e15_environments_do_not_meet() {
 async fn a_full_server_refuses_and_doctor_says_so() {
     let server = Etcd::options().flag("quota-backend-bytes", "100000").start();
     let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("before").ttl(TTL)).await;
     let big = "x".repeat(50_000);
     while server.etcdctl(&["put", "big", &big]).output().unwrap().status.success() {}
     let error = locks.lock("job").try_acquire().await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Refused, Applied::No), "{error}");
+    tokio::time::sleep(TTL * 2).await;
+    assert!(guard.is_valid(), "renewals write nothing");
+    guard.release().await.unwrap();
     let findings = locks.diagnose().await.unwrap();
     let alarm = findings.iter().find(|finding| finding.subject == "alarms").unwrap();
     assert!(alarm.severity == Severity::Problem && alarm.message.contains("NOSPACE"), "{alarm:?}");

@@ -69,6 +69,20 @@ async fn sqlite_stands_any_play() {
     }
 }
 
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn etcd_stands_any_play() {
+    let server = leasehold_testkit::servers::Etcd::start();
+    for seed in 0..long(6, 100) {
+        let url = format!("{}?namespace={seed}", server.url());
+        let play = Play::new(2000 + seed);
+        let played = play.over(|| leasehold::stores::open(&url).expect("the URL is right")).await;
+        if let Err(violation) = played {
+            panic!("{violation}");
+        }
+    }
+}
+
 /// The shortest such history: the first answer begins the work, the lease ends, and the second answer finds it gone.
 #[tokio::test(start_paused = true)]
 async fn n04_what_a_lie_does() {

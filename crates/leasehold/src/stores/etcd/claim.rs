@@ -109,7 +109,8 @@ impl Claiming<'_> {
         };
         for _ in 0..TRIES {
             self.check_wanted()?;
-            let step = view.step(self.claim, time_of_day())?;
+            // An error here comes before anything was done.
+            let step = view.step(self.claim, time_of_day()).inspect_err(|_| self.forget_unless_in_store())?;
             let tried = match step {
                 Step::Has(own) => self.has(&own, &view).await?,
                 Step::ClearOwn(own) => Tried::Seen(self.clear_own(&own).await?),
@@ -209,7 +210,7 @@ impl Claiming<'_> {
     /// Puts a key of its own, if none was created since `revision`.
     async fn create(&self, revision: i64, clear: &[Contender], marked: Option<Claimed>) -> Result<Tried, Failed> {
         let ours = &self.core.shared.ours;
-        if ours.get(&self.key).is_none() {
+        if ours.get(&self.key).is_none_or(|own| matches!(own.what, What::Unsure { .. })) {
             // Whatever becomes of the answer: it does not outlive this.
             ours.note(&self.key, self.lease, What::Unsure { ends: self.ends() });
         }
@@ -287,6 +288,12 @@ impl Claiming<'_> {
         if let Some(own) = ours.get(&self.key) {
             let asked = Waits { asked: ours.now(), is_next: false, ..waits };
             ours.note(&self.key, own.lease, What::Waits(asked));
+        }
+    }
+
+    fn forget_unless_in_store(&self) {
+        if !self.is_in_store.load(Ordering::Relaxed) {
+            self.forget_unsure();
         }
     }
 

@@ -182,15 +182,15 @@ pub(super) fn attempt(value: Value, claim: &Claim) -> Result<Attempt, Error> {
 }
 
 /// What `renew` answered, of so many leases.
-pub(super) fn renewals(value: Value, leases: usize) -> Result<Vec<Renewal>, Error> {
+pub(super) fn renewals(value: &Value, leases: usize) -> Result<Vec<Renewal>, Error> {
     let read = |digit: &u8| match digit {
         b'1' => Renewal::Renewed,
         b'2' => Renewal::Revoked,
         _ => Renewal::Gone,
     };
-    match &value {
+    match value {
         Value::BulkString(digits) if digits.len() == leases => Ok(digits.iter().map(read).collect()),
-        _ => Err(unreadable(&value)),
+        _ => Err(unreadable(value)),
     }
 }
 

@@ -207,7 +207,7 @@ impl Redis {
         let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
         let read = |(leases, answer): (&[(LeaseKey, Duration)], std::result::Result<Value, Fault>)| {
             let renewals =
-                answer.map_err(|fault| self.told(fault)).and_then(|answer| answer::renewals(answer, leases.len()));
+                answer.map_err(|fault| self.told(fault)).and_then(|answer| answer::renewals(&answer, leases.len()));
             match renewals {
                 Ok(renewals) => renewals.into_iter().map(Ok).collect::<Vec<_>>(),
                 Err(error) => leases.iter().map(|_| Err(again(&error))).collect(),

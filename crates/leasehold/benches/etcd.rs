@@ -1,0 +1,151 @@
+//! What locks in etcd cost, beside the cheapest raw calls for the same thing in the same run.
+//!
+//! ```text
+//! cargo bench -p leasehold --features etcd --bench etcd -- --rounds 25
+//! ```
+//! Starts a server of its own. Rounds are interleaved; a ratio is the median of the rounds' ratios, with the smallest and
+//! the largest.
+//!
+//! - `pair`: a lock taken and given back, to a transaction that creates a key on a shared lease and one that deletes it.
+//! - `hand-over`: from a release until the waiter has the lock, to an idle round trip that writes.
+
+#[path = "../src/stores/etcd/generated.rs"]
+mod generated;
+
+use std::time::{Duration, Instant};
+
+use generated::compare::{CompareResult, CompareTarget, TargetUnion};
+use generated::kv_client::KvClient;
+use generated::lease_client::LeaseClient;
+use generated::request_op::Request;
+use generated::{Compare, DeleteRangeRequest, LeaseGrantRequest, PutRequest, RequestOp, TxnRequest};
+use leasehold::{Lock, Locks};
+use leasehold_testkit::servers::Etcd;
+use tonic::transport::{Channel, Endpoint};
+
+/// How many pairs a round has, and how many hand-overs.
+const PAIRS: u32 = 200;
+const TURNS: u32 = 20;
+
+/// The raw client.
+struct Raw {
+    kv: KvClient<Channel>,
+    lease: i64,
+}
+
+impl Raw {
+    async fn connect(address: &str) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("it is an address");
+        let channel = endpoint.tcp_nodelay(true).connect().await.expect("the server is there");
+        let grant = LeaseGrantRequest { ttl: 3600, id: 0 };
+        let granted = LeaseClient::new(channel.clone()).lease_grant(grant).await.expect("leases are granted");
+        Self { kv: KvClient::new(channel), lease: granted.into_inner().id }
+    }
+
+    async fn create(&mut self, key: &[u8]) {
+        let put = PutRequest { key: key.to_vec(), lease: self.lease, ..PutRequest::default() };
+        self.run(if_created_at_zero(key), Request::RequestPut(put)).await;
+    }
+
+    async fn delete(&mut self, key: &[u8]) {
+        let delete = DeleteRangeRequest { key: key.to_vec(), range_end: Vec::new() };
+        self.run(
+            Compare { result: CompareResult::Greater.into(), ..if_created_at_zero(key) },
+            Request::RequestDeleteRange(delete),
+        )
+        .await;
+    }
+
+    async fn run(&mut self, compare: Compare, what: Request) {
+        let success = vec![RequestOp { request: Some(what) }];
+        let request = TxnRequest { compare: vec![compare], success, failure: Vec::new() };
+        assert!(self.kv.txn(request).await.expect("the server answers").into_inner().succeeded);
+    }
+}
+
+fn if_created_at_zero(key: &[u8]) -> Compare {
+    Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Create.into(),
+        key: key.to_vec(),
+        target_union: Some(TargetUnion::CreateRevision(0)),
+        range_end: Vec::new(),
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let rounds = arguments.iter().position(|argument| argument == "--rounds");
+    let rounds = rounds.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(15);
+    let server = Etcd::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+    runtime.block_on(measure(&server, rounds));
+}
+
+async fn measure(server: &Etcd, rounds: u32) {
+    let mut raw = Raw::connect(&server.address()).await;
+    let (holder, waiter) = (locks(server).await, locks(server).await);
+    let (lock, other) =
+        (holder.lock("job").ttl(Duration::from_secs(30)), waiter.lock("job").ttl(Duration::from_secs(30)));
+    let (mut pairs, mut turns) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let cheapest = raw_pairs(&mut raw).await;
+        pairs.push(our_pairs(&lock).await.as_secs_f64() / cheapest.as_secs_f64());
+        let trip = cheapest / 2;
+        turns.push(hand_overs(&lock, &other).await.as_secs_f64() / trip.as_secs_f64());
+    }
+    show("pair", pairs, 1.05);
+    show("hand-over", turns, 2.5);
+    holder.shutdown().await;
+    waiter.shutdown().await;
+}
+
+async fn locks(server: &Etcd) -> Locks {
+    Locks::connect(&server.url()).await.expect("the URL is right")
+}
+
+/// The mean of a raw pair.
+async fn raw_pairs(raw: &mut Raw) -> Duration {
+    let began = Instant::now();
+    for _ in 0..PAIRS {
+        raw.create(b"raw/job/1").await;
+        raw.delete(b"raw/job/1").await;
+    }
+    began.elapsed() / PAIRS
+}
+
+async fn our_pairs(lock: &Lock) -> Duration {
+    let began = Instant::now();
+    for _ in 0..PAIRS {
+        let guard = lock.try_acquire().await.expect("the server answers").guard().expect("it is free");
+        guard.release().await.expect("the server answers");
+    }
+    began.elapsed() / PAIRS
+}
+
+/// The median time from the release until the waiter has the lock.
+async fn hand_overs(lock: &Lock, other: &Lock) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..TURNS {
+        let guard = lock.try_acquire().await.expect("the server answers").guard().expect("it is free");
+        let waiting = other.clone();
+        let waiting = tokio::spawn(async move {
+            let guard = waiting.acquire().await.expect("the server answers").guard().expect("its turn comes");
+            (Instant::now(), guard)
+        });
+        tokio::time::sleep(Duration::from_millis(60)).await; // It stands in line, and watches.
+        let began = Instant::now();
+        guard.release().await.expect("the server answers");
+        let (had, guard) = waiting.await.expect("it does not panic");
+        took.push(had - began);
+        guard.release().await.expect("the server answers");
+    }
+    took.sort_unstable();
+    took[took.len() / 2]
+}
+
+fn show(what: &str, mut ratios: Vec<f64>, aim: f64) {
+    ratios.sort_by(f64::total_cmp);
+    let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+    println!("{what}: {:.3} ({least:.3} to {most:.3}), the aim is {aim}", ratios[ratios.len() / 2]);
+}
