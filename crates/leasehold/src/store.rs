@@ -113,6 +113,8 @@ pub struct Tables {
 pub enum Database {
     /// A file of SQLite's, by its path without symbolic links.
     SqliteFile(PathBuf),
+    /// A database of a MySQL or MariaDB server, by its name there.
+    MySql(String),
 }
 
 /// How long a waiter's entry counts after its last claim, by the store's clock.

@@ -82,3 +82,18 @@ mod on_a_server {
     conformance!(redis_beside_others, one_holder, compat("plain"));
     conformance!(redis_beside_python_redis_lock, one_holder, compat("python-redis-lock"));
 }
+
+#[cfg(feature = "mysql")]
+mod in_a_database {
+    use leasehold_testkit::conformance::Subject;
+    use leasehold_testkit::servers::MariaDb;
+
+    use super::*;
+
+    conformance!(mysql, shared MariaDb::start(), |server: &MariaDb, namespaces: [&str; 2]| {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{}?namespace={namespace}", server.url())).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    });
+}

@@ -19,15 +19,19 @@
 //! second, a cluster more than two seconds (before that Redis takes no writes, by design), and nextest gives each test a
 //! process of its own: there a single test starts one and runs all its cases, with [`cases`].
 
+mod account;
 mod cases;
 #[cfg(feature = "tls")]
 mod certificates;
 mod directory;
+mod mariadb;
 mod port;
 mod program;
 mod redis;
+mod template;
 
 pub use cases::{Case, cases};
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
+pub use mariadb::{MariaDb, MariaDbOptions};
 pub use redis::{Connection, Monitor, Redis, RedisCluster, RedisOptions, RedisSentinels, Reply, slot_of};

@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use crate::store::Store;
 
 mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]
@@ -22,6 +24,7 @@ const REDIS: [&str; 7] =
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `sqlite:///var/lib/leasehold/locks.db` | one SQLite file, one machine | `sqlite` |
+/// | `mysql://user@host:3306/database`, `mariadb://…` | a database of a MySQL or MariaDB server, with TLS | `mysql` |
 /// | `redis://host:6379/0`, `redis+unix:///run/redis.sock` | one Redis or Valkey server | `redis` |
 /// | `redis+sentinel://host:26379,host:26379/NAME` | the master that sentinels name | `redis` |
 /// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
@@ -44,12 +47,16 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         scheme if REDIS.contains(&scheme) => {
             Err(Error::invalid("this build has no Redis store; enable the feature `redis`"))
         }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Arc::new(mysql::MySql::open(url)?)),
+        #[cfg(not(feature = "mysql"))]
+        "mysql" | "mariadb" => Err(Error::invalid("this build has no MySQL store; enable the feature `mysql`")),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
         other => Err(Error::invalid(format!(
-            "no store is called {other:?} (in {:?}); known schemes: {}, sqlite",
+            "no store is called {other:?} (in {:?}); known schemes: {}, mysql, mariadb, sqlite",
             hide_secrets(url),
             REDIS.join(", ")
         ))),
@@ -80,16 +87,21 @@ pub fn hide_secrets(url: &str) -> String {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
         }
-        (None, Some(at)) if front.starts_with("redis") => format!("redis:***{}", &front[at..]), // misspelt, too
+        (None, Some(at)) if !front.starts_with("sqlite") => {
+            let scheme = front.split([':', '/']).next().unwrap_or_default(); // Misspelt, too.
+            format!("{scheme}:***{}", &front[at..])
+        }
         _ => front.to_owned(),
     };
     // Whatever isn't known may be a password that was misspelt.
-    let is_redis = front.starts_with("redis");
+    let harmless = harmless_options(front);
     if let Some(query) = query {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) || (is_redis && !HARMLESS.contains(&key)) => format!("{key}=***"),
+                Some((key, _)) if is_secret(key) || harmless.is_some_and(|known| !known.contains(&key)) => {
+                    format!("{key}=***")
+                }
                 _ => pair.to_owned(),
             })
             .collect();
@@ -98,9 +110,17 @@ pub fn hide_secrets(url: &str) -> String {
     shown
 }
 
-/// What may be shown of the options of Redis.
-const HARMLESS: [&str; 9] =
-    ["namespace", "db", "user", "ca", "cert", "compat", "restart_guard", "max_ttl", "wait_replicas"];
+/// What may be shown of the options of a server; none if all may.
+fn harmless_options(front: &str) -> Option<&'static [&'static str]> {
+    const REDIS: &[&str] =
+        &["namespace", "db", "user", "ca", "cert", "compat", "restart_guard", "max_ttl", "wait_replicas"];
+    const MYSQL: &[&str] = &["namespace", "socket", "ssl-mode", "ca", "cert", "mode", "compat"];
+    match front {
+        _ if front.starts_with("redis") => Some(REDIS),
+        _ if front.starts_with("mysql") || front.starts_with("mariadb") => Some(MYSQL),
+        _ => None,
+    }
+}
 
 /// Whether what looks like options has an @ where an option's name should be.
 pub(crate) fn has_stray_at(query: &str) -> bool {
@@ -127,6 +147,9 @@ mod tests {
             ("redis://:hun?ter2@h?namespace=x", "redis://:***@h?namespace=x"),
             ("rediss://h?ca=/x@y", "rediss://h?ca=/x@y"),
             ("redis://h?pas=hunter2&db=3", "redis://h?pas=***&db=3"),
+            ("mysql://bob:hunter2@h/db?namespace=x&pw=hunter2", "mysql://bob:***@h/db?namespace=x&pw=***"),
+            ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob:***@h/db?ca=/x&password_file=***"),
+            ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
             ("redis:/:hunter2@h", "redis:***@h"),
             ("redis//:hunter2@h", "redis:***@h"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),

@@ -1,0 +1,7 @@
+//! MariaDB servers.
+
+mod options;
+mod server;
+
+pub use options::MariaDbOptions;
+pub use server::MariaDb;

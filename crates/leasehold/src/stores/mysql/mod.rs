@@ -1,0 +1,267 @@
+//! Locks in MySQL or MariaDB, for the processes of many machines.
+//!
+//! One stored procedure for each operation: it decides, writes and answers in one transaction and one round trip. Leases
+//! end by the server's own clock.
+
+mod answer;
+mod batch;
+mod call;
+mod fault;
+mod lane;
+mod login;
+mod options;
+mod place;
+mod schema;
+mod session;
+mod tls;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use self::call::{Call, Rows};
+use self::fault::Fault;
+use self::lane::Lane;
+use self::options::Options;
+use crate::error::{Applied, Error, ErrorKind, Result};
+use crate::finding::Finding;
+use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::name::LockName;
+use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::tick::Verdict;
+
+/// How many connections one handle has at the most: claims for different names go side by side, so that they share the
+/// disk's syncs.
+const LANES: usize = 4;
+
+/// The longest label that there is room for, in characters.
+const LABEL: usize = 255;
+
+const ACQUIRE: &str = "call leasehold_v1_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const RENEW: &str = "call leasehold_v1_renew(?, ?)";
+const RELEASE: &str = "call leasehold_v1_release(?, ?, ?, ?, ?, ?)";
+const LEAVE: &str = "call leasehold_v1_leave(?, ?, ?)";
+const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
+const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
+const LIST: &str = "call leasehold_v1_list(?)";
+const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
+
+/// A store in a database of a MySQL (8.0 or later) or MariaDB (10.6 or later) server.
+///
+/// `mysql://user[:password]@host[:port]/database`, or `mariadb://…`, which is the same. Percent-encoding is decoded.
+/// Options, after a `?`:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `namespace=NAME` | users of one database that share names; `default` |
+/// | `socket=PATH` | come over a Unix socket; no host is named then |
+/// | `password_file=FILE` | where the password stands; read for each connection |
+/// | `ssl-mode=MODE` | `disabled`, `preferred` (the default without `ca`), `required`, `verify_ca`, `verify_identity` (the default with `ca`) |
+/// | `ca=FILE` | who signs the server, beside those whom the system trusts |
+/// | `cert=FILE&key=FILE` | what we show the server |
+///
+/// Tables and procedures are made at the first use, if they aren't there and the user may make them.
+pub struct MySql {
+    options: Arc<Options>,
+    lanes: Vec<Lane>,
+}
+
+impl MySql {
+    /// A store in the database that `url` names. Connects when it is first used.
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong.
+    pub fn open(url: &str) -> Result<Self> {
+        Ok(Self::with(Arc::new(Options::parse(url)?)))
+    }
+
+    fn with(options: Arc<Options>) -> Self {
+        let lanes = (0..LANES).map(|_| Lane::new(Arc::clone(&options))).collect();
+        Self { options, lanes }
+    }
+
+    /// The statements that make the tables and procedures, for MySQL's or MariaDB's own client: for those whose
+    /// application may not make any. They may be run again.
+    #[must_use]
+    pub fn schema() -> String {
+        schema::print()
+    }
+
+    /// A call that begins with a name.
+    fn call(&self, sql: &'static str, name: &LockName) -> Call {
+        Call::new(sql).bytes(self.options.namespace.as_str()).bytes(name.as_str())
+    }
+
+    /// Asks for a name, behind all that was asked for it before.
+    async fn ask(&self, name: &LockName, call: Call) -> Result<Rows> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0);
+        self.lanes[lane].ask(call).await.map_err(|fault| self.told(fault))
+    }
+
+    fn told(&self, fault: Fault) -> Error {
+        fault.told(&self.options.shown)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let (due, queue) = (claim.due, claim.queue);
+        let label: String = claim.label.chars().take(LABEL).collect();
+        let call = self
+            .call(ACQUIRE, &claim.name)
+            .bytes(claim.holder.to_string())
+            .text(&label)
+            .number(micros(claim.ttl))
+            .number(i64::from(claim.permits.get()))
+            .number(due.map(|due| due.tick.as_unix_millis()))
+            .number(i64::from(due.is_some_and(|due| due.retry_failed)))
+            .number(due.map_or(0, |due| millis(due.keep)))
+            .number(i64::from(queue.is_some()))
+            .number(queue.and_then(|place| place.ticket).and_then(|ticket| i64::try_from(ticket).ok()))
+            .number(millis(FencingToken::BUILT));
+        let rows = self.ask(&claim.name, call).await?;
+        answer::attempt(&rows, claim).map_err(|fault| self.told(fault))?
+    }
+
+    async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
+        let call = Call::new(RENEW).bytes(self.options.namespace.as_str()).text(&batch::json(leases));
+        let answered = match self.lanes[0].ask(call).await {
+            Ok(rows) => answer::renewals(&rows, leases.len(), || self.busy()),
+            Err(fault) => Err(fault),
+        };
+        match answered.map_err(|fault| self.told(fault)) {
+            Ok(renewals) => renewals,
+            Err(error) => leases.iter().map(|_| Err(again(&error))).collect(),
+        }
+    }
+
+    /// Somebody else has locked the row of a lease.
+    fn busy(&self) -> Error {
+        let message = format!("{}: somebody has locked the lease's row, and so it was not renewed", self.options.shown);
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
+    async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
+        let (verdict, tick) = match how.verdict {
+            None => (None, 0),
+            Some(Verdict::Done(tick)) => (Some(1), tick.as_unix_millis()),
+            Some(Verdict::Failed) => (Some(2), 0),
+            Some(Verdict::NotStarted) => (Some(3), 0),
+        };
+        let call = self.call(RELEASE, &lease.name).bytes(lease.holder.to_string());
+        let call = call.number(micros(how.keep_for)).number(verdict).number(tick);
+        let rows = self.ask(&lease.name, call).await?;
+        let freed = answer::was_done(&rows).map_err(|fault| self.told(fault))?;
+        Ok(if freed { Release::Released } else { Release::NotHeld })
+    }
+
+    async fn end_others(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
+        let call = self.call(REVOKE, name).maybe_bytes(holder.map(|holder| holder.to_string()));
+        let rows = self.ask(name, call.number(i64::from(how == Revoke::Now))).await?;
+        Ok(answer::listed(&rows).map_err(|fault| self.told(fault))?.pop())
+    }
+}
+
+/// Whole microseconds, which is what the tables count in.
+fn micros(span: Duration) -> i64 {
+    // A quarter of what fits: ends are sums.
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 4)
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX).min(i64::MAX / 4)
+}
+
+/// The same error for another lease of a batch.
+fn again(error: &Error) -> Error {
+    let same = Error::new(error.kind(), error.to_string());
+    if error.applied() == Applied::Maybe { same.maybe_applied() } else { same }
+}
+
+impl std::fmt::Debug for MySql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MySql").field("server", &self.options.shown).finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for MySql {
+    fn traits(&self) -> Traits {
+        // Nobody can be told of a release, and who was given a lock without knowing would only keep others from it.
+        Traits { kind: "mysql", smallest_ttl: Duration::from_secs(1), wake_ups: false, hands_over: false }
+    }
+
+    fn for_keeper(&self) -> Arc<dyn Store> {
+        Arc::new(Self::with(Arc::clone(&self.options)))
+    }
+
+    fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(self.acquire(claim))
+    }
+
+    fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let call = self.call(LEAVE, &waiter.name).bytes(waiter.holder.to_string());
+            self.ask(&waiter.name, call).await.map(drop)
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
+        Box::pin(async move {
+            if leases.is_empty() {
+                return Vec::new();
+            }
+            self.renew_all(leases).await
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
+        Box::pin(self.end(lease, how))
+    }
+
+    fn subscribe<'a>(&'a self, _name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async { Ok(WakeUps::silent()) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(async move {
+            let rows = self.ask(name, self.call(INSPECT, name)).await?;
+            answer::inspected(&rows, name).map_err(|fault| self.told(fault))
+        })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
+        Box::pin(async {
+            let call = Call::new(LIST).bytes(self.options.namespace.as_str());
+            let listed = self.lanes[0].ask(call).await.and_then(|rows| answer::listed(&rows));
+            listed.map_err(|fault| self.told(fault))
+        })
+    }
+
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(self.end_others(name, holder, how))
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(async {
+            let time = self.lanes[0].ask(Call::new(TIME)).await.and_then(|rows| answer::time(&rows));
+            time.map_err(|fault| self.told(fault))
+        })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async { Ok(vec![Finding::fine("server", self.options.shown.clone())]) })
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        let database = Database::MySql(self.options.database.clone());
+        Some(Tables { database, namespace: self.options.namespace.clone() })
+    }
+}

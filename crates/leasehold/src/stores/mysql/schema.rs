@@ -1,0 +1,138 @@
+//! The tables, the procedures that know what to do with them, and their version.
+
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::{AssertSqlSafe, Row, raw_sql};
+
+use super::fault::Fault;
+use crate::error::ErrorKind;
+
+/// What this build makes. The procedures carry it in their names, so that two versions can be in use at a time.
+const VERSION: i64 = 1;
+
+/// The oldest version of this program that can still use the tables that this one makes.
+const OLDEST: i64 = 1;
+
+/// Statements end with a line that is `//`, as for MySQL's own client after `delimiter //`.
+const VERSIONS: &str = include_str!("schema/version.sql");
+const TABLES: &str = include_str!("schema/tables.sql");
+const PROCEDURES: [&str; 3] =
+    [include_str!("schema/parts.sql"), include_str!("schema/acquire.sql"), include_str!("schema/calls.sql")];
+
+/// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each.
+const SETTINGS: &str = "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
+
+const ALREADY_THERE: u16 = 1304;
+
+/// Everything that a user with the right to create has to run in the database, for MySQL's own client. May be run again.
+pub(super) fn print() -> String {
+    let mut text = format!("{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
+    for procedure in statements(&PROCEDURES.concat()) {
+        let name = name_of(procedure);
+        text.push_str(&format!("drop procedure if exists {name}\n//\n{procedure}\n//\n"));
+    }
+    text.push_str(&format!("{}\n//\ndelimiter ;\n", note_version()));
+    text
+}
+
+/// Sees to it that tables and procedures are there as this build knows them. Newer ones are left untouched. Whatever
+/// their version says, some are known to be missing if it `lacks` some.
+pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
+    if is_current(db).await? && !lacks {
+        return Ok(());
+    }
+    // One at a time: who comes later finds it done.
+    run(db, "do get_lock(concat('leasehold ', sha1(database())), 5)").await?;
+    let made = make(db, lacks).await;
+    run(db, "do release_lock(concat('leasehold ', sha1(database())))").await?;
+    made
+}
+
+async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
+    if is_current(db).await? && !lacks {
+        return Ok(());
+    }
+    run(db, SETTINGS).await?;
+    for statement in statements(VERSIONS).chain(statements(TABLES)) {
+        run(db, statement).await?;
+    }
+    for procedure in statements(&PROCEDURES.concat()) {
+        match run(db, procedure).await {
+            // Somebody had begun to make them and was interrupted.
+            Err(fault) if fault.number() == Some(ALREADY_THERE) => {}
+            made => made?,
+        }
+    }
+    run(db, &note_version()).await
+}
+
+fn note_version() -> String {
+    format!(
+        "insert into leasehold_schema(one, version, oldest) values(1, {VERSION}, {OLDEST}) \
+         on duplicate key update version = {VERSION}, oldest = {OLDEST}"
+    )
+}
+
+/// Whether all is there; an error if it was made by a version that this one can't go along with.
+async fn is_current(db: &mut MySqlConnection) -> Result<bool, Fault> {
+    let Some((version, oldest)) = version(db).await? else { return Ok(false) };
+    if version > VERSION && oldest > VERSION {
+        let message = format!(
+            "the tables were made by a newer Leasehold (version {version}, this one knows {VERSION}); upgrade this one"
+        );
+        return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
+    }
+    Ok(version >= VERSION)
+}
+
+/// The version of the tables and the oldest that may use them; none if there are none.
+pub(super) async fn version(db: &mut MySqlConnection) -> Result<Option<(i64, i64)>, Fault> {
+    const NO_SUCH_TABLE: u16 = 1146;
+    let row: Option<MySqlRow> = match raw_sql("select version, oldest from leasehold_schema").fetch_optional(db).await {
+        Ok(row) => row,
+        Err(error) => {
+            let fault = Fault::Sent(error);
+            return if fault.number() == Some(NO_SUCH_TABLE) { Ok(None) } else { Err(fault) };
+        }
+    };
+    Ok(row.map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?)
+}
+
+async fn run(db: &mut MySqlConnection, statement: &str) -> Result<(), Fault> {
+    raw_sql(AssertSqlSafe(statement)).execute(db).await?;
+    Ok(())
+}
+
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    text.split("\n//\n").filter(|statement| !statement.is_empty())
+}
+
+fn name_of(procedure: &str) -> &str {
+    let behind = procedure.split("create procedure ").nth(1).unwrap_or_default();
+    behind.split('(').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_procedure_carries_the_version_and_calls_no_other() {
+        let all = PROCEDURES.concat();
+        let names: Vec<_> = statements(&all).map(name_of).collect();
+        assert_eq!(names.len(), 11, "{names:?}");
+        for called in all.split("leasehold_v").skip(1) {
+            assert!(called.starts_with(&format!("{VERSION}_")), "{called:.20}");
+        }
+        for name in names {
+            assert!(name.starts_with("leasehold_v"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_all_of_it() {
+        let text = print();
+        assert_eq!(text.matches("create table if not exists").count(), 6);
+        assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
+        assert!(text.ends_with("//\ndelimiter ;\n"));
+    }
+}
