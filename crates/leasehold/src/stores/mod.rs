@@ -6,8 +6,12 @@ use crate::error::{Error, Result};
 use crate::store::Store;
 
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -16,6 +20,9 @@ pub use memory::Memory;
 /// The schemes of the Redis store.
 const REDIS: [&str; 7] =
     ["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+
+/// The schemes of the PostgreSQL store.
+const POSTGRES: [&str; 2] = ["postgres", "postgresql"];
 
 /// Opens the store that `url` names.
 ///
@@ -26,6 +33,7 @@ const REDIS: [&str; 7] =
 /// | `redis+sentinel://host:26379,host:26379/NAME` | the master that sentinels name | `redis` |
 /// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
+/// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
@@ -44,14 +52,21 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         scheme if REDIS.contains(&scheme) => {
             Err(Error::invalid("this build has no Redis store; enable the feature `redis`"))
         }
+        #[cfg(feature = "postgres")]
+        scheme if POSTGRES.contains(&scheme) => Ok(Arc::new(postgres::Postgres::open(url)?)),
+        #[cfg(not(feature = "postgres"))]
+        scheme if POSTGRES.contains(&scheme) => {
+            Err(Error::invalid("this build has no PostgreSQL store; enable the feature `postgres`"))
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
         other => Err(Error::invalid(format!(
-            "no store is called {other:?} (in {:?}); known schemes: {}, sqlite",
+            "no store is called {other:?} (in {:?}); known schemes: {}, {}, sqlite",
             hide_secrets(url),
-            REDIS.join(", ")
+            REDIS.join(", "),
+            POSTGRES.join(", ")
         ))),
     }
 }
@@ -75,21 +90,24 @@ pub fn hide_secrets(url: &str) -> String {
         None => front.len(),
     };
     let at = front[..host_ends].rfind('@');
+    let is_strict = front.starts_with("redis") || front.starts_with("postgres");
     let mut shown = match (front.find("://"), at) {
         (Some(start), Some(at)) if start + 3 <= at => {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
         }
-        (None, Some(at)) if front.starts_with("redis") => format!("redis:***{}", &front[at..]), // misspelt, too
+        (None, Some(at)) if is_strict => {
+            let scheme = if front.starts_with("redis") { "redis" } else { "postgres" };
+            format!("{scheme}:***{}", &front[at..]) // misspelt, too
+        }
         _ => front.to_owned(),
     };
     // Whatever isn't known may be a password that was misspelt.
-    let is_redis = front.starts_with("redis");
     if let Some(query) = query {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) || (is_redis && !HARMLESS.contains(&key)) => format!("{key}=***"),
+                Some((key, _)) if is_secret(key) || (is_strict && !HARMLESS.contains(&key)) => format!("{key}=***"),
                 _ => pair.to_owned(),
             })
             .collect();
@@ -98,9 +116,23 @@ pub fn hide_secrets(url: &str) -> String {
     shown
 }
 
-/// What may be shown of the options of Redis.
-const HARMLESS: [&str; 9] =
-    ["namespace", "db", "user", "ca", "cert", "compat", "restart_guard", "max_ttl", "wait_replicas"];
+/// What may be shown of the options of Redis and PostgreSQL.
+const HARMLESS: [&str; 14] = [
+    "namespace",
+    "db",
+    "user",
+    "ca",
+    "cert",
+    "compat",
+    "restart_guard",
+    "max_ttl",
+    "wait_replicas",
+    "host",
+    "port",
+    "schema",
+    "sslmode",
+    "target_session_attrs",
+];
 
 /// Whether what looks like options has an @ where an option's name should be.
 pub(crate) fn has_stray_at(query: &str) -> bool {
@@ -134,6 +166,10 @@ mod tests {
                 "redis+sentinel://u:hunter2@a,b/m?sentinel_password=x",
                 "redis+sentinel://u:***@a,b/m?sentinel_password=***",
             ),
+            ("postgres://u:hunter2@h/db?sslmode=require&pass=x", "postgres://u:***@h/db?sslmode=require&pass=***"),
+            ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
+            ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
+            ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),
         ] {
             assert_eq!(hide_secrets(url), shown);
         }
