@@ -8,8 +8,13 @@ use crate::store::Store;
 mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg_attr(not(all(feature = "postgres", feature = "mysql")), allow(dead_code, reason = "each uses its part"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -18,6 +23,9 @@ pub use memory::Memory;
 /// The schemes of the Redis store.
 const REDIS: [&str; 7] =
     ["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+
+/// The schemes of the PostgreSQL store.
+const POSTGRES: [&str; 2] = ["postgres", "postgresql"];
 
 /// Opens the store that `url` names.
 ///
@@ -29,6 +37,7 @@ const REDIS: [&str; 7] =
 /// | `redis+sentinel://host:26379,host:26379/NAME` | the master that sentinels name | `redis` |
 /// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
+/// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
@@ -51,14 +60,21 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         "mysql" | "mariadb" => Ok(Arc::new(mysql::MySql::open(url)?)),
         #[cfg(not(feature = "mysql"))]
         "mysql" | "mariadb" => Err(Error::invalid("this build has no MySQL store; enable the feature `mysql`")),
+        #[cfg(feature = "postgres")]
+        scheme if POSTGRES.contains(&scheme) => Ok(Arc::new(postgres::Postgres::open(url)?)),
+        #[cfg(not(feature = "postgres"))]
+        scheme if POSTGRES.contains(&scheme) => {
+            Err(Error::invalid("this build has no PostgreSQL store; enable the feature `postgres`"))
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("this build has no SQLite store; enable the feature `sqlite`")),
         other => Err(Error::invalid(format!(
-            "no store is called {other:?} (in {:?}); known schemes: {}, mysql, mariadb, sqlite",
+            "no store is called {other:?} (in {:?}); known schemes: mysql, mariadb, {}, {}, sqlite",
             hide_secrets(url),
-            REDIS.join(", ")
+            REDIS.join(", "),
+            POSTGRES.join(", ")
         ))),
     }
 }
@@ -82,26 +98,24 @@ pub fn hide_secrets(url: &str) -> String {
         None => front.len(),
     };
     let at = front[..host_ends].rfind('@');
+    let is_strict = ["redis", "postgres", "mysql", "mariadb"].iter().any(|scheme| front.starts_with(scheme));
     let mut shown = match (front.find("://"), at) {
         (Some(start), Some(at)) if start + 3 <= at => {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
         }
-        (None, Some(at)) if !front.starts_with("sqlite") => {
+        (None, Some(at)) if is_strict => {
             let scheme = front.split([':', '/']).next().unwrap_or_default(); // Misspelt, too.
             format!("{scheme}:***{}", &front[at..])
         }
         _ => front.to_owned(),
     };
     // Whatever isn't known may be a password that was misspelt.
-    let harmless = harmless_options(front);
     if let Some(query) = query {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) || harmless.is_some_and(|known| !known.contains(&key)) => {
-                    format!("{key}=***")
-                }
+                Some((key, _)) if is_secret(key) || (is_strict && !HARMLESS.contains(&key)) => format!("{key}=***"),
                 _ => pair.to_owned(),
             })
             .collect();
@@ -110,17 +124,25 @@ pub fn hide_secrets(url: &str) -> String {
     shown
 }
 
-/// What may be shown of the options of a server; none if all may.
-fn harmless_options(front: &str) -> Option<&'static [&'static str]> {
-    const REDIS: &[&str] =
-        &["namespace", "db", "user", "ca", "cert", "compat", "restart_guard", "max_ttl", "wait_replicas"];
-    const MYSQL: &[&str] = &["namespace", "socket", "ssl-mode", "ca", "cert", "mode", "compat"];
-    match front {
-        _ if front.starts_with("redis") => Some(REDIS),
-        _ if front.starts_with("mysql") || front.starts_with("mariadb") => Some(MYSQL),
-        _ => None,
-    }
-}
+/// What may be shown of the options of servers.
+const HARMLESS: [&str; 16] = [
+    "namespace",
+    "db",
+    "user",
+    "ca",
+    "cert",
+    "compat",
+    "restart_guard",
+    "max_ttl",
+    "wait_replicas",
+    "host",
+    "port",
+    "schema",
+    "sslmode",
+    "socket",
+    "ssl-mode",
+    "target_session_attrs",
+];
 
 /// Whether what looks like options has an @ where an option's name should be.
 pub(crate) fn has_stray_at(query: &str) -> bool {
@@ -157,6 +179,10 @@ mod tests {
                 "redis+sentinel://u:hunter2@a,b/m?sentinel_password=x",
                 "redis+sentinel://u:***@a,b/m?sentinel_password=***",
             ),
+            ("postgres://u:hunter2@h/db?sslmode=require&pass=x", "postgres://u:***@h/db?sslmode=require&pass=***"),
+            ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
+            ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
+            ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),
         ] {
             assert_eq!(hide_secrets(url), shown);
         }

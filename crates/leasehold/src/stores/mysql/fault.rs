@@ -4,7 +4,7 @@ use std::io;
 
 use sqlx::mysql::MySqlDatabaseError;
 
-use super::place::Place;
+use super::options::Place;
 use crate::error::{Error, ErrorKind};
 
 /// What came instead of an answer.
@@ -18,6 +18,8 @@ pub(super) enum Fault {
     Late,
     /// The task that asked was ended with its runtime.
     Abandoned,
+    /// It answered something else.
+    Garbled,
 }
 
 impl Fault {
@@ -58,7 +60,9 @@ impl Fault {
                 let (kind, message, _) = classified(error, "the server");
                 Self::Unsent(kind, message)
             }
-            Self::Late | Self::Abandoned => Self::Unsent(ErrorKind::TimedOut, "the server did not answer".into()),
+            Self::Late | Self::Abandoned | Self::Garbled => {
+                Self::Unsent(ErrorKind::TimedOut, "the server did not answer".into())
+            }
         }
     }
 
@@ -75,6 +79,10 @@ impl Fault {
             Self::Abandoned => {
                 let message = format!("the runtime on which {shown} was asked has ended");
                 Error::new(ErrorKind::Unavailable, message).maybe_applied()
+            }
+            Self::Garbled => {
+                let message = format!("a procedure of ours in {shown} gave an answer that can't be read");
+                Error::new(ErrorKind::Internal, message).maybe_applied()
             }
         }
     }

@@ -8,9 +8,7 @@ mod batch;
 mod call;
 mod fault;
 mod lane;
-mod login;
 mod options;
-mod place;
 mod schema;
 mod session;
 mod tls;
@@ -30,7 +28,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
-use crate::tick::Verdict;
+use crate::stores::sql::{self, Asked, Said, Shown};
 
 /// How many connections one handle has at the most: claims for different names go side by side, so that they share the
 /// disk's syncs.
@@ -107,33 +105,36 @@ impl MySql {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
-        let (due, queue) = (claim.due, claim.queue);
-        let label: String = claim.label.chars().take(LABEL).collect();
+        let asked = Asked::of(claim, "");
+        let label: String = asked.label.chars().take(LABEL).collect();
         let call = self
             .call(ACQUIRE, &claim.name)
-            .bytes(claim.holder.to_string())
+            .bytes(asked.holder)
             .text(&label)
-            .number(micros(claim.ttl))
-            .number(i64::from(claim.permits.get()))
-            .number(due.map(|due| due.tick.as_unix_millis()))
-            .number(i64::from(due.is_some_and(|due| due.retry_failed)))
-            .number(due.map_or(0, |due| millis(due.keep)))
-            .number(i64::from(queue.is_some()))
-            .number(queue.and_then(|place| place.ticket).and_then(|ticket| i64::try_from(ticket).ok()))
-            .number(millis(FencingToken::BUILT));
+            .number(asked.ttl)
+            .number(asked.permits)
+            .number(asked.tick)
+            .number(i64::from(asked.retry))
+            .number(asked.keep)
+            .number(i64::from(asked.queue))
+            .number(asked.ticket)
+            .number(sql::micros(FencingToken::BUILT));
         let rows = self.ask(&claim.name, call).await?;
-        answer::attempt(&rows, claim).map_err(|fault| self.told(fault))?
+        let acquired = answer::acquired(&rows).map_err(|fault| self.told(fault))?;
+        acquired.attempt(claim, &self.options.shown)
     }
 
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let call = Call::new(RENEW).bytes(self.options.namespace.as_str()).text(&batch::json(leases));
-        let answered = match self.lanes[0].ask(call).await {
-            Ok(rows) => answer::renewals(&rows, leases.len(), || self.busy()),
-            Err(fault) => Err(fault),
-        };
-        match answered.map_err(|fault| self.told(fault)) {
-            Ok(renewals) => renewals,
-            Err(error) => leases.iter().map(|_| Err(again(&error))).collect(),
+        match self.lanes[0].ask(call).await.and_then(|rows| answer::digits(&rows)) {
+            Ok(digits) if digits.len() == leases.len() => {
+                digits.into_iter().map(|digit| sql::renewal(digit).ok_or_else(|| self.busy())).collect()
+            }
+            Ok(_) => leases.iter().map(|_| Err(self.told(Fault::Garbled))).collect(),
+            Err(fault) => {
+                let error = self.told(fault);
+                leases.iter().map(|_| Err(again(&error))).collect()
+            }
         }
     }
 
@@ -144,34 +145,26 @@ impl MySql {
     }
 
     async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
-        let (verdict, tick) = match how.verdict {
-            None => (None, 0),
-            Some(Verdict::Done(tick)) => (Some(1), tick.as_unix_millis()),
-            Some(Verdict::Failed) => (Some(2), 0),
-            Some(Verdict::NotStarted) => (Some(3), 0),
-        };
+        let said = Said::of(how);
         let call = self.call(RELEASE, &lease.name).bytes(lease.holder.to_string());
-        let call = call.number(micros(how.keep_for)).number(verdict).number(tick);
+        let call = call.number(said.keep_for).number(said.verdict.map(i64::from)).number(said.tick);
         let rows = self.ask(&lease.name, call).await?;
-        let freed = answer::was_done(&rows).map_err(|fault| self.told(fault))?;
-        Ok(if freed { Release::Released } else { Release::NotHeld })
+        let freed = answer::number(&rows).map_err(|fault| self.told(fault))?;
+        Ok(if freed > 0 { Release::Released } else { Release::NotHeld })
+    }
+
+    async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
+        let rows = self.ask(name, self.call(INSPECT, name)).await?;
+        let found = answer::told(&rows, name.as_str()).map_err(|fault| self.told(fault))?.holding()?;
+        Ok(Some(found).filter(|found| !found.free_in().is_zero() || found.waiting > 0))
     }
 
     async fn end_others(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
         let call = self.call(REVOKE, name).maybe_bytes(holder.map(|holder| holder.to_string()));
         let rows = self.ask(name, call.number(i64::from(how == Revoke::Now))).await?;
-        Ok(answer::listed(&rows).map_err(|fault| self.told(fault))?.pop())
+        let hit = answer::listed(&rows).map_err(|fault| self.told(fault))?.pop();
+        hit.map(Shown::holding).transpose()
     }
-}
-
-/// Whole microseconds, which is what the tables count in.
-fn micros(span: Duration) -> i64 {
-    // A quarter of what fits: ends are sums.
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 4)
-}
-
-fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
 
 /// The same error for another lease of a batch.
@@ -226,17 +219,14 @@ impl Store for MySql {
     }
 
     fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(async move {
-            let rows = self.ask(name, self.call(INSPECT, name)).await?;
-            answer::inspected(&rows, name).map_err(|fault| self.told(fault))
-        })
+        Box::pin(self.look(name))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async {
             let call = Call::new(LIST).bytes(self.options.namespace.as_str());
             let listed = self.lanes[0].ask(call).await.and_then(|rows| answer::listed(&rows));
-            listed.map_err(|fault| self.told(fault))
+            listed.map_err(|fault| self.told(fault))?.into_iter().map(Shown::holding).collect()
         })
     }
 
@@ -251,8 +241,8 @@ impl Store for MySql {
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(async {
-            let time = self.lanes[0].ask(Call::new(TIME)).await.and_then(|rows| answer::time(&rows));
-            time.map_err(|fault| self.told(fault))
+            let time = self.lanes[0].ask(Call::new(TIME)).await.and_then(|rows| answer::number(&rows));
+            time.map(sql::span).map_err(|fault| self.told(fault))
         })
     }
 

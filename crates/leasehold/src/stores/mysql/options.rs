@@ -1,19 +1,24 @@
 //! What the URL of a MySQL store says.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use super::login::{Login, Password};
-use super::place::Place;
 use super::tls::{Mode, Tls};
 use crate::error::{Error, Result};
 use crate::name::Namespace;
-use crate::stores::{has_stray_at, hide_secrets};
+use crate::stores::hide_secrets;
+use crate::stores::sql::{Host, Password, Tls as Files, Url};
+
+const ALL: &str = "namespace, socket, password_file, ssl-mode, ca, cert, key";
+
+const PORT: u16 = 3306;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
 pub(super) struct Options {
     pub place: Place,
-    pub login: Login,
+    pub user: String,
+    pub password: Password,
     pub database: String,
     pub tls: Tls,
     pub namespace: Namespace,
@@ -21,9 +26,12 @@ pub(super) struct Options {
     pub shown: String,
 }
 
-const ALL: &str = "namespace, socket, password_file, ssl-mode, ca, cert, key";
-
-const PORT: u16 = 3306;
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
 
 /// The options behind the `?`, as they were given.
 #[derive(Default)]
@@ -44,31 +52,19 @@ impl Options {
     }
 
     fn read(url: &str, shown: &str) -> Result<Self, String> {
-        let (front, query) = url.split_once('?').unwrap_or((url, ""));
-        if has_stray_at(query) {
-            return Err("has an @ behind a ?; a ? in a user or password is written %3F".into());
+        let url = Url::read(url, &["mysql", "mariadb"])?;
+        let mut given = Given::default();
+        for (option, value) in url.options {
+            given.take(&option, value)?;
         }
-        let place = match front.split_once("://") {
-            Some(("mysql" | "mariadb", place)) => place,
-            _ => return Err("is no URL of a MySQL store; write for example mysql://jobs@host:3306/app".into()),
-        };
-        let mut given = Given::read(query)?;
-        let (user, place) = place.rsplit_once('@').ok_or("names no user; write mysql://USER:PASSWORD@host/database")?;
-        let (host, database) = place.split_once('/').unwrap_or((place, ""));
-        let database = decoded(database)?;
-        if database.is_empty() || database.contains(['/', '`', '\0']) {
-            return Err("names no database; write mysql://USER:PASSWORD@host/database".into());
-        }
-        let place = match (given.socket.take(), host) {
-            (Some(socket), "" | "localhost") => Place::Unix(socket),
-            (Some(_), _) => return Err("names both a host and a socket; a socket needs no host".into()),
-            (None, host) => Place::read(host, PORT)?,
-        };
+        let place = given.place(&url.hosts)?;
+        let database = url.database.filter(|database| !database.contains(['/', '`', '\0']));
         Ok(Self {
-            login: given.login(user)?,
+            user: url.user.ok_or("names no user; write mysql://USER:PASSWORD@host/database")?,
+            database: database.ok_or("names no database; write mysql://USER:PASSWORD@host/database")?,
+            password: given.password(url.password)?,
             tls: given.tls(&place)?,
             place,
-            database,
             namespace: given.namespace.unwrap_or_default(),
             shown: shown.to_owned(),
         })
@@ -76,45 +72,38 @@ impl Options {
 }
 
 impl Given {
-    fn read(query: &str) -> Result<Self, String> {
-        let mut given = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
-            given.take(option, value)?;
-        }
-        Ok(given)
-    }
-
-    fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
-        let path = || decoded(value).map(PathBuf::from);
+    fn take(&mut self, option: &str, value: String) -> Result<(), String> {
         match option {
             "namespace" => {
-                let namespace = Namespace::new(&decoded(value)?).map_err(|error| format!("is wrong: {error}"))?;
-                self.namespace = Some(namespace);
+                self.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
-            "socket" => self.socket = Some(path()?),
-            "password_file" => self.password_file = Some(path()?),
-            "ssl-mode" => self.mode = Some(Mode::read(value)?),
-            "ca" => self.ca = Some(path()?),
-            "cert" => self.cert = Some(path()?),
-            "key" => self.key = Some(path()?),
+            "socket" => self.socket = Some(value.into()),
+            "password_file" => self.password_file = Some(value.into()),
+            "ssl-mode" => self.mode = Some(Mode::read(&value)?),
+            "ca" => self.ca = Some(value.into()),
+            "cert" => self.cert = Some(value.into()),
+            "key" => self.key = Some(value.into()),
             _ => return Err(format!("has an option {option:?}, which a MySQL store has not; it has {ALL}")),
         }
         Ok(())
     }
 
-    fn login(&mut self, given: &str) -> Result<Login, String> {
-        let (user, password) = given.split_once(':').map_or((given, None), |(user, password)| (user, Some(password)));
-        if user.is_empty() {
-            return Err("names no user; write mysql://USER:PASSWORD@host/database".into());
+    fn place(&mut self, hosts: &[Host]) -> Result<Place, String> {
+        match (self.socket.take(), hosts) {
+            (Some(socket), []) => Ok(Place::Unix(socket)),
+            (Some(_), _) => Err("names both a host and a socket; a socket needs no host".into()),
+            (None, [host]) => Ok(Place::Tcp(host.name.clone(), host.port.unwrap_or(PORT))),
+            (None, []) => Err("names no host; write host:port, or ?socket=/path/to/mysqld.sock".into()),
+            (None, _) => Err("names several hosts; name the primary, or what always leads to it".into()),
         }
-        let password = match (password, self.password_file.take()) {
-            (Some(_), Some(_)) => return Err("has a password and a password_file; one of them is too many".into()),
-            (Some(password), None) => Password::Given(decoded(password)?),
-            (None, Some(path)) => Password::InFile(path),
-            (None, None) => Password::None,
-        };
-        Ok(Login { user: decoded(user)?, password })
+    }
+
+    fn password(&mut self, given: Password) -> Result<Password, String> {
+        match (given, self.password_file.take()) {
+            (given, None) => Ok(given),
+            (Password::None, Some(file)) => Ok(Password::InFile(file)),
+            _ => Err("has a password and a password_file; one of them is too many".into()),
+        }
     }
 
     fn tls(&mut self, place: &Place) -> Result<Tls, String> {
@@ -137,29 +126,20 @@ impl Given {
         if mode == Mode::Disabled && client.is_some() {
             return Err("has a certificate that is not shown; write ssl-mode=required or verify_identity".into());
         }
-        let tls = Tls { mode, ca: self.ca.take(), client };
-        tls.check_files().map_err(|why| format!("is wrong: {why}"))?;
-        Ok(tls)
+        let files = Files { ca: self.ca.take(), client };
+        files.read().map_err(|why| format!("is wrong: {why}"))?;
+        Ok(Tls { mode, files })
     }
 }
 
-/// `%40` is `@`.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "has a % that doesn't begin %XX in UTF-8; write %25 for it".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let byte;
-        (byte, rest) = if first == b'%' {
-            let (hex, behind) = behind.split_at_checked(2).ok_or_else(wrong)?;
-            let hex = std::str::from_utf8(hex).ok().filter(|hex| !hex.starts_with('+')).ok_or_else(wrong)?;
-            (u8::from_str_radix(hex, 16).map_err(|_| wrong())?, behind)
-        } else {
-            (first, behind)
-        };
-        bytes.push(byte);
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]
@@ -169,13 +149,13 @@ mod tests {
     #[test]
     fn a_url_is_read() {
         let options = Options::parse("mysql://bob:hunt%40r2@h:1234/app?namespace=staging").unwrap();
-        assert_eq!((options.namespace.as_str(), &*options.database, &*options.login.user), ("staging", "app", "bob"));
+        assert_eq!((options.namespace.as_str(), &*options.database, &*options.user), ("staging", "app", "bob"));
         assert_eq!(options.place, Place::Tcp("h".into(), 1234));
-        assert!(matches!(options.login.password, Password::Given(password) if password == "hunt@r2"));
+        assert!(matches!(options.password, Password::Given(password) if password == "hunt@r2"));
         assert_eq!(options.tls.mode, Mode::Preferred);
         let options = Options::parse("mariadb://bob@/app?socket=/run/a%20b.sock&password_file=/p").unwrap();
         assert_eq!(options.place, Place::Unix("/run/a b.sock".into()));
-        assert!(matches!(options.login.password, Password::InFile(_)));
+        assert!(matches!(options.password, Password::InFile(_)));
         assert_eq!(options.tls.mode, Mode::Disabled);
         let options = Options::parse("mysql://bob@[::1]/app?ssl-mode=VERIFY_CA").unwrap();
         assert_eq!((options.place, options.tls.mode), (Place::Tcp("::1".into(), 3306), Mode::VerifyCa));
@@ -186,6 +166,7 @@ mod tests {
         for (url, says) in [
             ("mysql://bob:hunter2@h:x/app", "a port is a number"),
             ("mysql://bob:hunter2@/app", "names no host"),
+            ("mysql://bob:hunter2@a,b/app", "several hosts"),
             ("mysql://h/app", "names no user"),
             ("mysql://:hunter2@h/app", "names no user"),
             ("mysql://bob:hunter2@h", "names no database"),
@@ -203,7 +184,7 @@ mod tests {
             ("mysql://bob:hunter2@h/app?cert=/x", "needs both"),
             ("mysql://bob:hunter2@h/app?cert=/x&key=/y&ssl-mode=disabled", "not shown"),
             ("mysql://bob:hunter2@h/app?ca=/does/not/exist", "ca=/does/not/exist can't be read"),
-            ("mysql:bob:hunter2@h/app", "is no URL of a MySQL store"),
+            ("mysql:bob:hunter2@h/app", "is no URL of such a store"),
         ] {
             let error = Options::parse(url).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Invalid);

@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 
 use super::call::{Call, Rows};
 use super::fault::Fault;
-use super::options::Options;
-use super::place::Place;
+use super::options::{Options, Place};
 use super::schema;
 use crate::error::ErrorKind;
+use crate::stores::sql::Password;
 
 /// How long a connection may take to be made, and to answer whether it still is one.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -118,9 +118,9 @@ impl Identity {
 pub(super) async fn connect(options: &Options) -> Result<MySqlConnection, Fault> {
     let own = options.clone();
     let connect = async move {
-        let password = own.login.password.read()?;
+        let password = own.password.read().map_err(|why| Fault::Unsent(ErrorKind::Misconfigured, why))?;
         let mut how = MySqlConnectOptions::new()
-            .username(&own.login.user)
+            .username(&own.user)
             .database(&own.database)
             .set_names(false)
             .pipes_as_concat(false)
@@ -136,7 +136,7 @@ pub(super) async fn connect(options: &Options) -> Result<MySqlConnection, Fault>
         };
         own.tls.apply(how).connect().await.map_err(|error| Fault::unconnected(&error, &own.place))
     };
-    if !options.tls.reads_files() {
+    if !options.tls.reads_files() && !matches!(options.password, Password::InFile(_)) {
         return connect.await;
     }
     // The client library reads the authorities that the system trusts. A disk that hangs must not hold up the keeper's

@@ -1,20 +1,14 @@
-//! TLS: whether, whom we trust, and what we show.
+//! TLS: whether, and with whom.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-/// What a URL says of TLS. Files are read for each connection, so that they may change.
+use crate::stores::sql::Tls as Files;
+
+/// What a URL says of TLS.
 #[derive(Debug, Clone)]
 pub(super) struct Tls {
     pub mode: Mode,
-    /// Who signs servers, beside the authorities that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// Our certificate and its key, for servers that want one.
-    pub client: Option<(PathBuf, PathBuf)>,
+    pub files: Files,
 }
 
 /// The modes of MySQL's own clients, by the same names.
@@ -52,9 +46,9 @@ impl Mode {
 }
 
 impl Tls {
-    /// Whether making a connection reads files.
+    /// Whether making a connection reads files: those of the system, too.
     pub fn reads_files(&self) -> bool {
-        self.mode.verifies() || self.client.is_some()
+        self.mode.verifies() || self.files.client.is_some()
     }
 
     pub fn apply(&self, options: MySqlConnectOptions) -> MySqlConnectOptions {
@@ -65,39 +59,12 @@ impl Tls {
             Mode::VerifyCa => MySqlSslMode::VerifyCa,
             Mode::VerifyIdentity => MySqlSslMode::VerifyIdentity,
         });
-        if let Some(ca) = &self.ca {
+        if let Some(ca) = &self.files.ca {
             options = options.ssl_ca(ca);
         }
-        if let Some((cert, key)) = &self.client {
+        if let Some((cert, key)) = &self.files.client {
             options = options.ssl_client_cert(cert).ssl_client_key(key);
         }
         options
     }
-
-    /// What is wrong with the files, and how to mend it, if they are of no use.
-    pub fn check_files(&self) -> Result<(), String> {
-        if let Some(ca) = &self.ca {
-            certificates("ca", ca)?;
-        }
-        if let Some((cert, key)) = &self.client {
-            certificates("cert", cert)?;
-            PrivateKeyDer::from_pem_slice(&read("key", key)?)
-                .map_err(|_| format!("key={} holds no private key; name a key in PEM", key.display()))?;
-        }
-        Ok(())
-    }
-}
-
-fn read(option: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error| {
-        format!("{option}={} can't be read ({error}); name a file in PEM that this user may read", path.display())
-    };
-    fs::read(path).map_err(failed)
-}
-
-fn certificates(option: &str, path: &Path) -> Result<(), String> {
-    if CertificateDer::pem_slice_iter(&read(option, path)?).filter_map(Result::ok).next().is_none() {
-        return Err(format!("{option}={} holds no certificate; name a file in PEM", path.display()));
-    }
-    Ok(())
 }

@@ -1,5 +1,5 @@
 -- 1 granted: token, attempt, gave_up · 2 held: as leasehold_v1_told · 3 claimed before: the newest, whether it is unfinished
--- 4 ahead of the clock by so many ms · 5 behind it by so many · 6 others have so many permits · 7 the clock is wrong
+-- 4 ahead of the clock by so much · 5 behind it by so much · 6 others have so many permits · 7 the clock is wrong
 create procedure leasehold_v1_acquire(
     the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32),
     the_label varchar(255) character set utf8mb4,
@@ -7,13 +7,13 @@ create procedure leasehold_v1_acquire(
     the_permits int,
     the_tick bigint,             -- 0 for a key; null: none
     is_retry tinyint,
-    the_keep bigint,
+    the_keep bigint,             -- for how long the mark has to be remembered; null: without a tick
     is_waiter tinyint,
     the_ticket bigint,           -- null: the first time
-    built bigint                 -- ms since 1970 that a right clock is past
+    built bigint                 -- what a right clock is past
 ) sql security invoker
 acquire: begin
-    declare now_us, now_ms bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
+    declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     declare taken, held, ahead, is_fresh, has_rows int default 0;
     declare last_token, had_mark, had_mark_until, had_keep, had_forget_at, place bigint;
     declare agreed, my_slot, my_revoked, the_slot, tries int;
@@ -59,10 +59,10 @@ acquire: begin
         select greatest(coalesce(max(token), 0), last_token) into last_token from leasehold_names
             where ns = '' and name = '';
         insert ignore into leasehold_names(ns, name, permits, token, keep, forget_at)
-            values(the_ns, the_name, the_permits, last_token, 604800000, now_us div 1000 + 777600000);
+            values(the_ns, the_name, the_permits, last_token, 604800000000, now_us + 777600000000);
         set is_fresh = row_count() > 0;
         if is_fresh then
-            set agreed = the_permits, had_keep = 604800000, had_forget_at = 0;
+            set agreed = the_permits, had_keep = 604800000000, had_forget_at = 0;
         else
             -- Somebody else was quicker, and to lock a row that one has looked at in common makes deadlocks.
             rollback;
@@ -79,14 +79,14 @@ acquire: begin
 
     -- Those that are over too: a renewal that is late must not bring one back under our hands.
     select count(*) into has_rows from leasehold_locks where ns = the_ns and name = the_name for update;
-    set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)), now_ms = now_us div 1000;
+    set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     set taken = 0, held = 0;
     if has_rows > 0 then
         select count(*), count(holder), max(if(holder = the_holder, slot, null)), max(if(holder = the_holder, revoked, null))
             into taken, held, my_slot, my_revoked
             from leasehold_locks where ns = the_ns and name = the_name and expires > now_us;
     end if;
-    if now_ms < built or last_token > (now_ms - 1577836800000 + 3600000) * 16 then
+    if now_us < built or last_token > (now_us div 1000 - 1577836800000 + 3600000) * 16 then
         rollback;
         select 7;
         leave acquire;
@@ -114,18 +114,18 @@ acquire: begin
     end if;
 
     if the_tick is not null then
-        if the_tick <> 0 and (the_tick > now_ms + 300000 or now_ms - the_tick > the_keep - 300000) then
+        if the_tick <> 0 and (the_tick * 1000 > now_us + 300000000 or now_us - the_tick * 1000 > the_keep - 300000000) then
             delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
             commit;
-            if the_tick > now_ms then
-                select 4, the_tick - now_ms;
+            if the_tick * 1000 > now_us then
+                select 4, the_tick * 1000 - now_us;
             else
-                select 5, now_ms - the_tick;
+                select 5, now_us - the_tick * 1000;
             end if;
             leave acquire;
         end if;
         -- A key whose time is over was never there, unless somebody has it.
-        if the_tick = 0 and had_mark_until <= now_ms and taken = 0 then
+        if the_tick = 0 and had_mark_until <= now_us and taken = 0 then
             update leasehold_names set mark = null, mark_keep = null, mark_until = null
                 where ns = the_ns and name = the_name;
             delete from leasehold_ticks where ns = the_ns and name = the_name;
@@ -173,7 +173,7 @@ acquire: begin
         call leasehold_v1_free_slot(the_ns, the_name, the_permits, taken, now_us, the_slot);
     end if;
     if the_slot is not null then
-        set last_token = greatest(last_token + 1, (now_ms - 1577836800000) * 16);
+        set last_token = greatest(last_token + 1, (now_us div 1000 - 1577836800000) * 16);
         insert into leasehold_fence(ns, name, slot, token) values(the_ns, the_name, the_slot, last_token)
             on duplicate key update token = last_token;
         insert into leasehold_locks(ns, name, slot, holder, label, granted, expires, revoked)
@@ -184,7 +184,7 @@ acquire: begin
             -- A key is remembered for a while, a job's mark for as long as its name.
             update leasehold_names set
                 mark = greatest(coalesce(had_mark, the_tick), the_tick),
-                mark_keep = if(the_tick = 0, the_keep, null), mark_until = if(the_tick = 0, now_ms + the_keep, null)
+                mark_keep = if(the_tick = 0, the_keep, null), mark_until = if(the_tick = 0, now_us + the_keep, null)
                 where ns = the_ns and name = the_name;
             set attempt = attempt + 1;
             insert into leasehold_ticks(ns, name, tick, holder, attempts, once)
@@ -200,8 +200,8 @@ acquire: begin
         end if;
         -- When it is forgotten is pushed out once in a while.
         set had_keep = greatest(had_keep, coalesce(the_keep, 0));
-        if had_forget_at < now_ms + had_keep + 86400000 then
-            set had_forget_at = now_ms + had_keep + 172800000;
+        if had_forget_at < now_us + had_keep + 86400000000 then
+            set had_forget_at = now_us + had_keep + 172800000000;
         end if;
         update leasehold_names set permits = the_permits, token = last_token, keep = had_keep, forget_at = had_forget_at
             where ns = the_ns and name = the_name;
@@ -209,7 +209,7 @@ acquire: begin
             delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
         end if;
         if is_fresh then
-            call leasehold_v1_forget(now_ms);
+            call leasehold_v1_forget(now_us);
         end if;
         commit;
         select 1, last_token, attempt, gave_up;

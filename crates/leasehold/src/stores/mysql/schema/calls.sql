@@ -62,8 +62,8 @@ begin
         set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
         call leasehold_v1_judge(the_ns, the_name, the_holder, verdict, the_tick);
         -- What is remembered for a while is so from its end on.
-        update leasehold_names set mark_until = now_us div 1000 + mark_keep,
-            forget_at = greatest(forget_at, now_us div 1000 + keep + 172800000)
+        update leasehold_names set mark_until = now_us + mark_keep,
+            forget_at = greatest(forget_at, now_us + keep + 172800000000)
             where ns = the_ns and name = the_name and mark_keep is not null;
     end if;
     if verdict is null then

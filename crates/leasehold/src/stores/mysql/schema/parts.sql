@@ -55,7 +55,7 @@ begin
 end
 //
 -- Forgets a few names that were not used for long, more than one claim can bring.
-create procedure leasehold_v1_forget(now_ms bigint) sql security invoker
+create procedure leasehold_v1_forget(now_us bigint) sql security invoker
 begin
     declare old_ns varbinary(64);
     declare old_name varbinary(200);
@@ -65,7 +65,7 @@ begin
     while rest > 0 do
         set rest = rest - 1, old_name = null;
         select ns, name, token into old_ns, old_name, old_token from leasehold_names
-            where forget_at <= now_ms order by forget_at limit 1 for update skip locked;
+            where forget_at <= now_us order by forget_at limit 1 for update skip locked;
         if old_name is null then
             set rest = 0;
         else
@@ -73,8 +73,8 @@ begin
             select count(*) into unfenced from (select 1 from leasehold_fence
                 where ns = old_ns and name = old_name for update skip locked) f;
             if unfenced < fences or exists(select 1 from leasehold_locks
-                where ns = old_ns and name = old_name and expires > now_ms * 1000) then
-                update leasehold_names set forget_at = now_ms + 3600000 where ns = old_ns and name = old_name;
+                where ns = old_ns and name = old_name and expires > now_us) then
+                update leasehold_names set forget_at = now_us + 3600000000 where ns = old_ns and name = old_name;
             else
                 -- Not even a clock that is set back may bring their tokens again.
                 insert into leasehold_names(ns, name, permits, token, keep, forget_at)

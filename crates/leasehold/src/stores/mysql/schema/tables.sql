@@ -1,4 +1,4 @@
--- Times are microseconds, ticks and what is kept milliseconds since 1970 by the server's clock, whatever its zone.
+-- Times are microseconds and ticks milliseconds since 1970, by the server's clock: no time zone has a say in them.
 -- Only grants, verdicts and operators lock a row of this table; it is the mutex of its name.
 create table if not exists leasehold_names(
     ns varbinary(64) not null, name varbinary(200) not null,
