@@ -13,8 +13,9 @@ create procedure leasehold_v1_acquire(
     built bigint                 -- what a right clock is past
 ) sql security invoker
 acquire: begin
+    -- Only what stands in a SELECT of its own looks without locking: what an IF or a SET looks at is locked.
     declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
-    declare taken, held, ahead, is_fresh, has_rows int default 0;
+    declare taken, held, ahead, is_fresh, is_running, has_rows int default 0;
     declare last_token, had_mark, had_mark_until, had_keep, had_forget_at, place bigint;
     declare agreed, my_slot, my_revoked, the_slot, tries int;
     declare open_holder varbinary(32);
@@ -134,8 +135,9 @@ acquire: begin
         select holder, attempts, once, 1 into open_holder, attempt, open_once, is_open from leasehold_ticks
             where ns = the_ns and name = the_name and tick = the_tick;
         if the_tick <= had_mark then
-            if open_holder is not null and exists(select 1 from leasehold_locks
-                where ns = the_ns and name = the_name and holder = open_holder and expires > now_us) then
+            select count(*) into is_running from leasehold_locks
+                where ns = the_ns and name = the_name and holder = open_holder and expires > now_us;
+            if is_running then
                 delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
                 select count(*) into ahead from leasehold_waiters
                     where ns = the_ns and name = the_name and seen > now_us - 1000000;

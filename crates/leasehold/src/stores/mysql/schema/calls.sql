@@ -4,7 +4,7 @@ begin
     declare now_us, the_ttl, ends bigint;
     declare the_name varbinary(200);
     declare the_holder varbinary(32);
-    declare the_slot, is_revoked int;
+    declare the_slot, is_revoked, is_locked int;
     declare is_over tinyint default 0;
     declare answers text character set ascii default '';
     declare each_lease cursor for
@@ -28,8 +28,9 @@ begin
             where ns = the_ns and name = the_name and holder = the_holder limit 1 for update skip locked;
         set is_over = 0, now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
         if the_slot is null then
-            set answers = concat(answers, if(exists(select 1 from leasehold_locks where ns = the_ns and name = the_name
-                and holder = the_holder and expires > now_us), '3', '0'));
+            select count(*) into is_locked from leasehold_locks
+                where ns = the_ns and name = the_name and holder = the_holder and expires > now_us;
+            set answers = concat(answers, if(is_locked, '3', '0'));
         elseif ends <= now_us then
             set answers = concat(answers, '0');
         elseif is_revoked then

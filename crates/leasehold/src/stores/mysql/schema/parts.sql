@@ -60,7 +60,7 @@ begin
     declare old_ns varbinary(64);
     declare old_name varbinary(200);
     declare old_token bigint;
-    declare fences, unfenced int;
+    declare fences, unfenced, held int;
     declare rest int default 4;
     while rest > 0 do
         set rest = rest - 1, old_name = null;
@@ -72,8 +72,9 @@ begin
             select count(*) into fences from leasehold_fence where ns = old_ns and name = old_name;
             select count(*) into unfenced from (select 1 from leasehold_fence
                 where ns = old_ns and name = old_name for update skip locked) f;
-            if unfenced < fences or exists(select 1 from leasehold_locks
-                where ns = old_ns and name = old_name and expires > now_us) then
+            select count(*) into held from leasehold_locks
+                where ns = old_ns and name = old_name and expires > now_us;
+            if unfenced < fences or held > 0 then
                 update leasehold_names set forget_at = now_us + 3600000000 where ns = old_ns and name = old_name;
             else
                 -- Not even a clock that is set back may bring their tokens again.
