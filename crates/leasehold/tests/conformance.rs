@@ -83,17 +83,66 @@ mod on_a_server {
     conformance!(redis_beside_python_redis_lock, one_holder, compat("python-redis-lock"));
 }
 
-#[cfg(feature = "mysql")]
+#[cfg(feature = "postgres")]
 mod in_a_database {
+    use leasehold_testkit::conformance::Subject;
+    use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
+
+    use super::*;
+
+    /// A store in a server that all cases share, seen through two namespaces.
+    fn shared(url: &str, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    conformance!(postgres, shared Postgres::start(), |server: &Postgres, namespaces| shared(&server.url(), namespaces));
+
+    /// A pooler, and the server behind it.
+    fn pooled(mode: PoolMode) -> (PgBouncer, Postgres) {
+        let server = Postgres::start();
+        (PgBouncer::to(&server, mode), server)
+    }
+
+    conformance!(postgres_through_a_session_pooler, shared pooled(PoolMode::Session), |pooled: &(PgBouncer, Postgres), namespaces| {
+        shared(&pooled.0.url(), namespaces)
+    });
+
+    /// Nothing is heard through it, which the store finds out when somebody first listens.
+    fn without_wake_ups(url: &str, namespaces: [&str; 2]) -> Subject {
+        let subject = shared(url, namespaces);
+        let name = leasehold::LockName::new("first").expect("it is a name");
+        let listens = async {
+            while subject.store().traits().wake_ups {
+                drop(subject.store().subscribe(&name).await.expect("a subscription is answered"));
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listens));
+        subject
+    }
+
+    conformance!(postgres_through_a_transaction_pooler, shared pooled(PoolMode::Transaction), |pooled: &(PgBouncer, Postgres), namespaces| {
+        without_wake_ups(&pooled.0.url(), namespaces)
+    });
+}
+
+#[cfg(feature = "mysql")]
+mod in_a_mysql_database {
     use leasehold_testkit::conformance::Subject;
     use leasehold_testkit::servers::MariaDb;
 
     use super::*;
 
-    conformance!(mysql, shared MariaDb::start(), |server: &MariaDb, namespaces: [&str; 2]| {
+    /// A store in a server that all cases share, seen through two namespaces.
+    fn shared(server: &MariaDb, namespaces: [&str; 2]) -> Subject {
         let [store, other] = namespaces.map(|namespace| {
             leasehold::stores::open(&format!("{}?namespace={namespace}", server.url())).expect("the URL is right")
         });
         Subject::new(store).other_namespace(other)
-    });
+    }
+
+    conformance!(mariadb, shared MariaDb::start(), shared);
 }

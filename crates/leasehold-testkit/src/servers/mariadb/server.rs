@@ -1,25 +1,23 @@
 //! One MariaDB server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use super::MariaDbOptions;
+use super::{MariaDbOptions, template, user};
 #[cfg(feature = "tls")]
 use crate::servers::Certificates;
-use crate::servers::account::Account;
 use crate::servers::directory::Directory;
 use crate::servers::port::Port;
 use crate::servers::program::{self, Program};
-use crate::servers::template;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What the data is made with, and has to be opened with.
-const SMALL: [&str; 2] = ["--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:3M:autoextend"];
+pub(super) const SMALL: [&str; 2] = ["--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:3M:autoextend"];
 
 /// A database, a user who may do everything in it, and one who may do nothing yet. `root` is the testkit's own.
 const PREPARE: &str = "
@@ -36,7 +34,6 @@ const PREPARE: &str = "
 #[derive(Debug)]
 pub struct MariaDb {
     options: MariaDbOptions,
-    account: Account,
     directory: Directory,
     port: Port,
     program: Mutex<Option<Program>>,
@@ -59,14 +56,12 @@ impl MariaDb {
     }
 
     pub(super) fn with(options: MariaDbOptions) -> Self {
-        let account = Account::of("mysql");
-        let directory = Directory::new();
-        template::copy(&empty(), &directory.path().join("data"));
-        fs::write(directory.path().join("prepare.sql"), PREPARE.replace("\n    ", "\n"))
-            .expect("the directory is ours");
-        let server = Self { options, account, directory, port: Port::reserve(), program: Mutex::default() };
+        let server = Self { options, directory: Directory::new(), port: Port::reserve(), program: Mutex::default() };
+        let path = server.directory.path();
+        user().own(path).expect("a new folder is ours to give");
+        template::copy_to(&path.join("data"));
+        fs::write(path.join("prepare.sql"), PREPARE.replace("\n    ", "\n")).expect("the directory is ours");
         server.take_certificates();
-        server.account.own(server.directory.path());
         server.launch();
         server
     }
@@ -197,7 +192,7 @@ impl MariaDb {
             command.args([file("ca", "ca.crt"), file("cert", "server.crt"), file("key", "server.key")]);
         }
         command.args(&self.options.arguments);
-        self.account.run(&mut command);
+        user().run(&mut command);
         *self.program() = Some(Program::start(command, &path.join("log")));
         self.wait_until_it_answers();
     }
@@ -208,7 +203,9 @@ impl MariaDb {
         if let Some(certificates) = &self.options.certificates {
             let (cert, key) = certificates.server();
             for (file, name) in [(certificates.authority(), "ca.crt"), (cert, "server.crt"), (key, "server.key")] {
-                fs::copy(file, self.directory.path().join(name)).expect("the directory is ours");
+                let copy = self.directory.path().join(name);
+                fs::copy(file, &copy).expect("the directory is ours");
+                user().own(&copy).expect("it is ours to give");
             }
         }
     }
@@ -226,21 +223,4 @@ impl MariaDb {
         // A test that panicked while it held this must not hide why.
         self.program.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The data of a server that nobody has used.
-fn empty() -> PathBuf {
-    template::template("mariadb", &program::find("mariadbd", "mariadb-server"), |path: &Path| {
-        let account = Account::of("mysql");
-        account.own(path);
-        let mut install = Command::new(program::find("mariadb-install-db", "mariadb-server"));
-        install.arg("--no-defaults").args(SMALL).arg(format!("--datadir={}", path.display())).args([
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            "--skip-name-resolve",
-        ]);
-        account.run(&mut install);
-        let output = install.output().expect("it can be started");
-        assert!(output.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&output.stdout));
-    })
 }
