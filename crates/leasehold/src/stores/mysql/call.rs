@@ -25,8 +25,8 @@ impl Call {
         self.with(bytes.as_ref())
     }
 
-    pub fn maybe_bytes(self, bytes: Option<impl AsRef<[u8]>>) -> Self {
-        self.with(bytes.as_ref().map(AsRef::as_ref))
+    pub fn maybe_bytes(self, bytes: Option<&[u8]>) -> Self {
+        self.with(bytes)
     }
 
     pub fn text(self, text: &str) -> Self {

@@ -16,8 +16,15 @@ const IDLE: Duration = Duration::from_secs(300);
 
 /// One connection, made when it is needed, over which one call goes after the other.
 pub(super) struct Lane {
-    options: Arc<Options>,
+    site: Arc<Site>,
     owner: Mutex<Option<UnboundedSender<Order>>>,
+}
+
+/// Where the server is, for all lanes of a store.
+pub(super) struct Site {
+    pub options: Options,
+    /// Which tables were there when they were last looked at.
+    pub home: Mutex<Option<String>>,
 }
 
 struct Order {
@@ -26,8 +33,8 @@ struct Order {
 }
 
 impl Lane {
-    pub fn new(options: Arc<Options>) -> Self {
-        Self { options, owner: Mutex::default() }
+    pub fn new(site: Arc<Site>) -> Self {
+        Self { site, owner: Mutex::default() }
     }
 
     /// Asks, behind all that was asked before. Dropped before it was sent it isn't; later it is, and what is asked next
@@ -49,14 +56,14 @@ impl Lane {
             None => order,
         };
         let (orders, taken) = unbounded_channel();
-        tokio::spawn(Owner::new(Arc::clone(&self.options)).serve(taken));
+        tokio::spawn(Owner::new(Arc::clone(&self.site)).serve(taken));
         let _ = orders.send(refused); // Its receiver was just moved into the task.
         *owner = Some(orders);
     }
 }
 
 struct Owner {
-    options: Arc<Options>,
+    site: Arc<Site>,
     session: Option<Session>,
     /// A session that was asked something and did not answer.
     given_up: Option<Identity>,
@@ -65,8 +72,8 @@ struct Owner {
 }
 
 impl Owner {
-    fn new(options: Arc<Options>) -> Self {
-        Self { options, session: None, given_up: None, lacks: false }
+    fn new(site: Arc<Site>) -> Self {
+        Self { site, session: None, given_up: None, lacks: false }
     }
 
     async fn serve(mut self, mut orders: UnboundedReceiver<Order>) {
@@ -124,7 +131,8 @@ impl Owner {
         {
             return Ok(session);
         }
-        let session = Session::open(&self.options, self.given_up.as_ref(), self.lacks).await?;
+        let session = Session::open(&self.site.options, self.given_up.as_ref(), self.lacks).await?;
+        *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.home.clone());
         (self.given_up, self.lacks) = (None, false);
         Ok(session)
     }

@@ -14,14 +14,14 @@ mod session;
 mod tls;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
 use self::call::{Call, Rows};
 use self::fault::Fault;
-use self::lane::Lane;
+use self::lane::{Lane, Site};
 use self::options::Options;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
@@ -62,7 +62,7 @@ const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestam
 ///
 /// Tables and procedures are made at the first use, if they aren't there and the user may make them.
 pub struct MySql {
-    options: Arc<Options>,
+    site: Arc<Site>,
     lanes: Vec<Lane>,
 }
 
@@ -72,12 +72,12 @@ impl MySql {
     /// # Errors
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
-        Ok(Self::with(Arc::new(Options::parse(url)?)))
+        Ok(Self::with(Arc::new(Site { options: Options::parse(url)?, home: Mutex::default() })))
     }
 
-    fn with(options: Arc<Options>) -> Self {
-        let lanes = (0..LANES).map(|_| Lane::new(Arc::clone(&options))).collect();
-        Self { options, lanes }
+    fn with(site: Arc<Site>) -> Self {
+        let lanes = (0..LANES).map(|_| Lane::new(Arc::clone(&site))).collect();
+        Self { site, lanes }
     }
 
     /// The statements that make the tables and procedures, for MySQL's or MariaDB's own client: for those whose
@@ -89,7 +89,7 @@ impl MySql {
 
     /// A call that begins with a name.
     fn call(&self, sql: &'static str, name: &LockName) -> Call {
-        Call::new(sql).bytes(self.options.namespace.as_str()).bytes(name.as_str())
+        Call::new(sql).bytes(self.site.options.namespace.as_str()).bytes(name.as_str())
     }
 
     /// Asks for a name, behind all that was asked for it before.
@@ -101,7 +101,7 @@ impl MySql {
     }
 
     fn told(&self, fault: Fault) -> Error {
-        fault.told(&self.options.shown)
+        fault.told(&self.site.options.shown)
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
@@ -121,11 +121,11 @@ impl MySql {
             .number(sql::micros(FencingToken::BUILT));
         let rows = self.ask(&claim.name, call).await?;
         let acquired = answer::acquired(&rows).map_err(|fault| self.told(fault))?;
-        acquired.attempt(claim, &self.options.shown)
+        acquired.attempt(claim, &self.site.options.shown)
     }
 
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
-        let call = Call::new(RENEW).bytes(self.options.namespace.as_str()).text(&batch::json(leases));
+        let call = Call::new(RENEW).bytes(self.site.options.namespace.as_str()).text(&batch::json(leases));
         match self.lanes[0].ask(call).await.and_then(|rows| answer::digits(&rows)) {
             Ok(digits) if digits.len() == leases.len() => {
                 digits.into_iter().map(|digit| sql::renewal(digit).ok_or_else(|| self.busy())).collect()
@@ -140,7 +140,8 @@ impl MySql {
 
     /// Somebody else has locked the row of a lease.
     fn busy(&self) -> Error {
-        let message = format!("{}: somebody has locked the lease's row, and so it was not renewed", self.options.shown);
+        let message =
+            format!("{}: somebody has locked the lease's row, and so it was not renewed", self.site.options.shown);
         Error::new(ErrorKind::Unavailable, message)
     }
 
@@ -160,7 +161,8 @@ impl MySql {
     }
 
     async fn end_others(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
-        let call = self.call(REVOKE, name).maybe_bytes(holder.map(|holder| holder.to_string()));
+        let holder = holder.map(|holder| holder.to_string());
+        let call = self.call(REVOKE, name).maybe_bytes(holder.as_ref().map(String::as_bytes));
         let rows = self.ask(name, call.number(i64::from(how == Revoke::Now))).await?;
         let hit = answer::listed(&rows).map_err(|fault| self.told(fault))?.pop();
         hit.map(Shown::holding).transpose()
@@ -175,7 +177,7 @@ fn again(error: &Error) -> Error {
 
 impl std::fmt::Debug for MySql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MySql").field("server", &self.options.shown).finish_non_exhaustive()
+        f.debug_struct("MySql").field("server", &self.site.options.shown).finish_non_exhaustive()
     }
 }
 
@@ -187,7 +189,7 @@ impl Store for MySql {
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
-        Arc::new(Self::with(Arc::clone(&self.options)))
+        Arc::new(Self::with(Arc::clone(&self.site)))
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
@@ -224,7 +226,7 @@ impl Store for MySql {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async {
-            let call = Call::new(LIST).bytes(self.options.namespace.as_str());
+            let call = Call::new(LIST).bytes(self.site.options.namespace.as_str());
             let listed = self.lanes[0].ask(call).await.and_then(|rows| answer::listed(&rows));
             listed.map_err(|fault| self.told(fault))?.into_iter().map(Shown::holding).collect()
         })
@@ -247,11 +249,13 @@ impl Store for MySql {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async { Ok(vec![Finding::fine("server", self.options.shown.clone())]) })
+        Box::pin(async { Ok(vec![Finding::fine("server", self.site.options.shown.clone())]) })
     }
 
     fn tables(&self) -> Option<Tables> {
-        let database = Database::MySql(self.options.database.clone());
-        Some(Tables { database, namespace: self.options.namespace.clone() })
+        let home = self.site.home.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let Options { database, namespace, .. } = &self.site.options;
+        let database = Database::MySql { database: database.clone(), home };
+        Some(Tables { database, namespace: namespace.clone() })
     }
 }

@@ -34,21 +34,34 @@ pub(super) fn print() -> String {
     text
 }
 
-/// Sees to it that tables and procedures are there as this build knows them. Newer ones are left untouched. Whatever
-/// their version says, some are known to be missing if it `lacks` some.
-pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
-    if is_current(db).await? && !lacks {
-        return Ok(());
+/// What the tables say of themselves.
+#[derive(Debug)]
+pub(super) struct Version {
+    pub number: i64,
+    /// The oldest version of this program that may use them.
+    pub oldest: i64,
+    /// What no other tables say.
+    pub home: String,
+}
+
+/// Sees to it that tables and procedures are there as this build knows them; answers which tables they are. Newer ones
+/// are left untouched. Whatever their version says, some are known to be missing if it `lacks` some.
+pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<String, Fault> {
+    if let Some(home) = current(db).await?
+        && !lacks
+    {
+        return Ok(home);
     }
     // One at a time: who comes later finds it done.
     run(db, "do get_lock(concat('leasehold ', sha1(database())), 5)").await?;
     let made = make(db, lacks).await;
     run(db, "do release_lock(concat('leasehold ', sha1(database())))").await?;
-    made
+    made?;
+    current(db).await?.ok_or(Fault::Garbled)
 }
 
 async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
-    if is_current(db).await? && !lacks {
+    if current(db).await?.is_some() && !lacks {
         return Ok(());
     }
     run(db, SETTINGS).await?;
@@ -67,34 +80,40 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
 
 fn note_version() -> String {
     format!(
-        "insert into leasehold_schema(one, version, oldest) values(1, {VERSION}, {OLDEST}) \
+        "insert into leasehold_schema(one, version, oldest, home) values(1, {VERSION}, {OLDEST}, uuid()) \
          on duplicate key update version = {VERSION}, oldest = {OLDEST}"
     )
 }
 
-/// Whether all is there; an error if it was made by a version that this one can't go along with.
-async fn is_current(db: &mut MySqlConnection) -> Result<bool, Fault> {
-    let Some((version, oldest)) = version(db).await? else { return Ok(false) };
-    if version > VERSION && oldest > VERSION {
+/// Which tables they are, if all is there; an error if they were made by a version that this one can't go along with.
+async fn current(db: &mut MySqlConnection) -> Result<Option<String>, Fault> {
+    let Some(version) = version(db).await? else { return Ok(None) };
+    if version.oldest > VERSION {
         let message = format!(
-            "the tables were made by a newer Leasehold (version {version}, this one knows {VERSION}); upgrade this one"
+            "the tables were made by a newer Leasehold (version {}, this one knows {VERSION}); upgrade this one",
+            version.number
         );
         return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
     }
-    Ok(version >= VERSION)
+    Ok((version.number >= VERSION).then_some(version.home))
 }
 
-/// The version of the tables and the oldest that may use them; none if there are none.
-pub(super) async fn version(db: &mut MySqlConnection) -> Result<Option<(i64, i64)>, Fault> {
+/// What the tables say of themselves; none if there are none.
+pub(super) async fn version(db: &mut MySqlConnection) -> Result<Option<Version>, Fault> {
     const NO_SUCH_TABLE: u16 = 1146;
-    let row: Option<MySqlRow> = match raw_sql("select version, oldest from leasehold_schema").fetch_optional(db).await {
-        Ok(row) => row,
-        Err(error) => {
-            let fault = Fault::Sent(error);
-            return if fault.number() == Some(NO_SUCH_TABLE) { Ok(None) } else { Err(fault) };
-        }
+    let look = raw_sql("select version, oldest, home from leasehold_schema");
+    let row = match look.fetch_all(db).await.map_err(Fault::from) {
+        Ok(mut rows) => rows.pop(),
+        Err(fault) if fault.number() == Some(NO_SUCH_TABLE) => None,
+        Err(fault) => return Err(fault),
     };
-    Ok(row.map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?)
+    Ok(row.as_ref().map(Version::read).transpose()?)
+}
+
+impl Version {
+    fn read(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { number: row.try_get(0)?, oldest: row.try_get(1)?, home: row.try_get(2)? })
+    }
 }
 
 async fn run(db: &mut MySqlConnection, statement: &str) -> Result<(), Fault> {

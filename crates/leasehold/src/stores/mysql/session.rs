@@ -35,6 +35,8 @@ const SETTINGS: &str = "
 pub(super) struct Session {
     db: MySqlConnection,
     identity: Identity,
+    /// Which tables it has.
+    pub home: String,
     used: Instant,
 }
 
@@ -58,8 +60,8 @@ impl Session {
         let identity = tokio::time::timeout(PATIENCE, introduced).await.map_err(late)??;
         let identity = identity.unwrap_or(Identity { id: 0, host: String::new() });
         // Others may be making the tables at this moment.
-        tokio::time::timeout(SILENCE, schema::prepare(&mut db, lacks)).await.map_err(late)??;
-        let mut session = Self { db, identity, used: Instant::now() };
+        let home = tokio::time::timeout(SILENCE, schema::prepare(&mut db, lacks)).await.map_err(late)??;
+        let mut session = Self { db, identity, home, used: Instant::now() };
         if let Some(before) = before {
             session.end(before).await?;
         }
