@@ -6,6 +6,7 @@
 mod answer;
 mod batch;
 mod call;
+mod doctor;
 mod fault;
 mod lane;
 mod options;
@@ -249,7 +250,7 @@ impl Store for MySql {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async { Ok(vec![Finding::fine("server", self.site.options.shown.clone())]) })
+        Box::pin(async { doctor::diagnose(&self.site.options).await.map_err(|fault| self.told(fault)) })
     }
 
     fn tables(&self) -> Option<Tables> {

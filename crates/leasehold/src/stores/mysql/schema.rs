@@ -7,7 +7,7 @@ use super::fault::Fault;
 use crate::error::ErrorKind;
 
 /// What this build makes. The procedures carry it in their names, so that two versions can be in use at a time.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// The oldest version of this program that can still use the tables that this one makes.
 const OLDEST: i64 = 1;
