@@ -86,6 +86,8 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// As [`open`], without looking whether there is anything.
 pub fn migration(url: &str) -> Result<Option<String>> {
     match url.split_once(':') {
+        #[cfg(feature = "mysql")]
+        Some(("mysql" | "mariadb", _)) => mysql::MySql::migration(url).map(Some),
         #[cfg(feature = "postgres")]
         Some((scheme, _)) if POSTGRES.contains(&scheme) => postgres::Postgres::migration(url).map(Some),
         _ => Ok(None),

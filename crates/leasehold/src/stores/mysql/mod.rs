@@ -81,11 +81,13 @@ impl MySql {
         Self { site, lanes }
     }
 
-    /// The statements that make the tables and procedures, for MySQL's or MariaDB's own client: for those whose
-    /// application may not make any. They may be run again.
-    #[must_use]
-    pub fn schema() -> String {
-        schema::print()
+    /// The statements that make the tables and procedures of the database that `url` names, for MySQL's or MariaDB's own
+    /// client. Asks nobody.
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong.
+    pub fn migration(url: &str) -> Result<String> {
+        Options::parse(url).map(|options| schema::print(&options.database))
     }
 
     /// A call that begins with a name.
