@@ -164,10 +164,7 @@ async fn j04_a_server_that_closes_idle_connections_costs_no_lock() {
         assert!(is_held(&others, "job").await);
         // Also those that are not ours to set: what an operator or a proxy closes.
         proxy.cut();
-        server.sql(
-            "select group_concat(concat('kill ', id) separator ';') into @all from information_schema.processlist \
-                    where user = 'jobs'; execute immediate coalesce(substring_index(@all, ';', 1), 'do 1')",
-        );
+        server.end_sessions("jobs");
     }
     assert!(guard.is_valid() && guard.loss().is_none(), "{:?}", guard.loss());
     guard.release().await.unwrap();
