@@ -16,7 +16,7 @@ fn run_and_its_verbs_do_there_what_they_do_in_a_file() {
     let (server, bench) = (MariaDb::start(), Bench::new());
     // A password is kept from the job, and with it the way to the store.
     server.sql("create user bob@'%'; grant all on jobs.* to bob@'%'");
-    let url = server.url_as("bob", "");
+    let url = format!("mysql://bob@{}/jobs", server.address());
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
     let inner = format!("{leasehold} status a --json; {leasehold} run a -- true; echo code $?");
     let ran = on(&url, &bench, &["run", "a", "--", "sh", "-c", &inner]);

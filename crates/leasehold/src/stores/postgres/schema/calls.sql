@@ -8,6 +8,18 @@ begin
     --@begin
     o_released := 0;
     at := @.leasehold_v1_now();
+    if p_verdict is null and p_rest = 0 then
+        -- Most releases have nothing to say. The first slot is what keeps others from deciding at the same time.
+        update @.leasehold_locks l set holder = null, expires = at, revoked = false
+            where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.holder = p_holder and l.expires > at;
+        if found then
+            o_released := 1;
+            if exists (select from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name) then
+                perform @.leasehold_v1_pass_on(p_ns, p_name, @.leasehold_v1_now());
+            end if;
+            return;
+        end if;
+    end if;
     if p_verdict is null then
         -- A late release changes nothing.
         perform 1 from @.leasehold_locks l
