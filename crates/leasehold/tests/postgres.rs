@@ -562,6 +562,28 @@ async fn the_lock_is_not_handed_to_a_process_that_has_ended() {
 }
 
 #[tokio::test]
+async fn a_process_whose_listening_session_was_ended_is_handed_locks_again() {
+    let server = Postgres::start();
+    let (holder, waiter) = (store(&server.url()), store(&server.url()));
+    let (held, waits) = (claim("job"), queuing("job"));
+    let mut bell = waiter.subscribe(&waits.name).await.unwrap();
+    token(&*holder, &held).await;
+    let channel = || server.sql("select distinct client from leasehold_waiters");
+    assert!(is_contended_for(&*waiter, &waits).await);
+    let before = channel();
+    server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'leasehold waits%'");
+    assert_eq!(bell.next().await, None, "nobody knows what was missed");
+    eventually_async("it listens again", SOON, async || {
+        assert!(is_contended_for(&*waiter, &waits).await);
+        !["", &before].contains(&&*channel())
+    })
+    .await;
+    assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    let given = tokio::time::timeout(SOON, bell.next()).await.unwrap().expect("it is handed over");
+    assert_eq!(given.holder, waits.holder);
+}
+
+#[tokio::test]
 async fn where_nothing_is_heard_nothing_is_handed_over() {
     let server = Postgres::start();
     let pooler = PgBouncer::to(&server, PoolMode::Transaction);

@@ -28,10 +28,6 @@ begin
     end if;
     at := @.leasehold_v1_lock(p_ns, p_name);
     if p_verdict is not null then
-        -- That it is done has to survive as the claim has.
-        if current_setting('synchronous_commit') = 'off' then
-            perform set_config('synchronous_commit', 'on', true);
-        end if;
         perform @.leasehold_v1_judge(p_ns, p_name, p_holder, p_verdict, p_tick);
     end if;
     if @.leasehold_v1_free(p_ns, p_name, p_holder, p_rest, at) then
