@@ -9,7 +9,7 @@
 //! | [`history`] | what many processes say they held, and whether it can be true |
 //! | [`process`] | tests with several processes, killed and stopped |
 //! | [`proxy`] | a network that is slow, silent or cut, between a client and any server |
-//! | `servers` (feature `servers`, Linux) | real servers for one test: Redis alone, with replicas, sentinels or as a cluster; etcd alone or as a cluster |
+//! | `servers` (feature `servers`, Linux) | real servers for one test: Redis alone, with replicas, sentinels or as a cluster; etcd alone or as a cluster; PostgreSQL, its standbys and PgBouncer; MariaDB |
 
 mod clock;
 pub mod conformance;

@@ -94,7 +94,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// What an operator should know about this store: the findings of `leasehold doctor`.
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
 
-    /// Where a job's own transaction finds the leases; none where it can't. Asks nobody.
+    /// Where a job's own transaction finds the leases; none where it can't, or where nobody was asked yet. Asks nobody.
     fn tables(&self) -> Option<Tables>;
 }
 
@@ -113,6 +113,20 @@ pub struct Tables {
 pub enum Database {
     /// A file of SQLite's, by its path without symbolic links.
     SqliteFile(PathBuf),
+    /// A database of a MySQL or MariaDB server.
+    MySql {
+        /// Its name there.
+        database: String,
+        /// What stands in `leasehold_schema` of these tables, and of no others.
+        home: String,
+    },
+    /// Tables in a schema of a PostgreSQL database.
+    Postgres {
+        /// The schema, as a quoted identifier.
+        schema: String,
+        /// What stands in `leasehold_schema` of these tables, and of no others.
+        home: String,
+    },
 }
 
 /// How long a waiter's entry counts after its last claim, by the store's clock.

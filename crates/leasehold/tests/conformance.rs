@@ -83,20 +83,20 @@ mod on_a_server {
     conformance!(redis_beside_python_redis_lock, one_holder, compat("python-redis-lock"));
 }
 
+/// A store in a server that all cases share, seen through two namespaces.
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+fn shared(url: &str, namespaces: [&str; 2]) -> leasehold_testkit::conformance::Subject {
+    let [store, other] = namespaces
+        .map(|namespace| leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the URL is right"));
+    leasehold_testkit::conformance::Subject::new(store).other_namespace(other)
+}
+
 #[cfg(feature = "etcd")]
-mod in_a_cluster {
+mod in_etcd {
     use leasehold_testkit::conformance::Subject;
     use leasehold_testkit::servers::{Etcd, EtcdCluster};
 
     use super::*;
-
-    /// A store in servers that all cases share, seen through two namespaces.
-    fn shared(url: &str, namespaces: [&str; 2]) -> Subject {
-        let [store, other] = namespaces.map(|namespace| {
-            leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the URL is right")
-        });
-        Subject::new(store).other_namespace(other)
-    }
 
     conformance!(etcd, shared Etcd::start(), |etcd: &Etcd, namespaces| shared(&etcd.url(), namespaces));
     conformance!(etcd_cluster, shared EtcdCluster::start(), |cluster: &EtcdCluster, namespaces| {
@@ -106,4 +106,51 @@ mod in_a_cluster {
         let store = leasehold::stores::open(&format!("{}?compat=etcdctl", etcd.url()));
         Subject::new(store.expect("the URL is right"))
     });
+}
+
+#[cfg(feature = "postgres")]
+mod in_postgres {
+    use leasehold_testkit::conformance::Subject;
+    use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
+
+    use super::*;
+
+    conformance!(postgres, shared Postgres::start(), |server: &Postgres, namespaces| shared(&server.url(), namespaces));
+
+    /// A pooler, and the server behind it.
+    fn pooled(mode: PoolMode) -> (PgBouncer, Postgres) {
+        let server = Postgres::start();
+        (PgBouncer::to(&server, mode), server)
+    }
+
+    conformance!(postgres_through_a_session_pooler, shared pooled(PoolMode::Session), |pooled: &(PgBouncer, Postgres), namespaces| {
+        shared(&pooled.0.url(), namespaces)
+    });
+
+    /// Nothing is heard through it, which the store finds out when somebody first listens.
+    fn without_wake_ups(url: &str, namespaces: [&str; 2]) -> Subject {
+        let subject = shared(url, namespaces);
+        let name = leasehold::LockName::new("first").expect("it is a name");
+        let listens = async {
+            while subject.store().traits().wake_ups {
+                drop(subject.store().subscribe(&name).await.expect("a subscription is answered"));
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listens));
+        subject
+    }
+
+    conformance!(postgres_through_a_transaction_pooler, shared pooled(PoolMode::Transaction), |pooled: &(PgBouncer, Postgres), namespaces| {
+        without_wake_ups(&pooled.0.url(), namespaces)
+    });
+}
+
+#[cfg(feature = "mysql")]
+mod in_mysql {
+    use leasehold_testkit::servers::MariaDb;
+
+    use super::*;
+
+    conformance!(mariadb, shared MariaDb::start(), |server: &MariaDb, namespaces| shared(&server.url(), namespaces));
 }

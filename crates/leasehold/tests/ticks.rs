@@ -74,10 +74,36 @@ async fn sqlite_stands_any_play() {
 async fn etcd_stands_any_play() {
     let server = leasehold_testkit::servers::Etcd::start();
     for seed in 0..long(6, 100) {
-        let url = format!("{}?namespace={seed}", server.url());
+        let url = format!("{}?namespace=play-{seed}", server.url());
         let play = Play::new(2000 + seed);
-        let played = play.over(|| leasehold::stores::open(&url).expect("the URL is right")).await;
-        if let Err(violation) = played {
+        if let Err(violation) = play.over(|| leasehold::stores::open(&url).expect("the URL is right")).await {
+            panic!("{violation}");
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn postgres_stands_any_play() {
+    let server = leasehold_testkit::servers::Postgres::start();
+    for seed in 0..long(12, 200) {
+        let url = format!("{}?namespace=play-{seed}", server.url());
+        let play = Play::new(3000 + seed);
+        if let Err(violation) = play.over(|| leasehold::stores::open(&url).expect("the URL is right")).await {
+            panic!("{violation}");
+        }
+    }
+    assert_eq!(server.errors(), Vec::<String>::new());
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn mysql_stands_any_play() {
+    let server = leasehold_testkit::servers::MariaDb::start();
+    for seed in 0..long(12, 200) {
+        let url = format!("{}?namespace=play-{seed}", server.url());
+        let play = Play::new(4000 + seed);
+        if let Err(violation) = play.over(|| leasehold::stores::open(&url).expect("the URL is right")).await {
             panic!("{violation}");
         }
     }

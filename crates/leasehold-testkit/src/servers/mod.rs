@@ -15,7 +15,7 @@
 //! The kernel kills them when the test process dies, however it dies; what is left of their directories the next test
 //! process removes. Only Linux can do that, so this module is for Linux.
 //!
-//! A plain server (of Redis) is there within some 30 ms: start one for each test. Sentinels with their servers take a third of a
+//! A plain Redis is there within some 30 ms, a PostgreSQL within some 300 ms: start one for each test. Sentinels with their servers take a third of a
 //! second, a cluster more than two seconds (before that Redis takes no writes, by design), and nextest gives each test a
 //! process of its own: there a single test starts one and runs all its cases, with [`cases`].
 
@@ -24,12 +24,17 @@ mod cases;
 mod certificates;
 mod directory;
 mod etcd;
+mod mariadb;
 mod port;
+mod postgres;
 mod program;
 mod redis;
+mod unprivileged;
 
 pub use cases::{Case, cases};
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster, EtcdOptions};
+pub use mariadb::{MariaDb, MariaDbOptions};
+pub use postgres::{PgBouncer, PoolMode, Postgres, PostgresOptions};
 pub use redis::{Connection, Monitor, Redis, RedisCluster, RedisOptions, RedisSentinels, Reply, slot_of};

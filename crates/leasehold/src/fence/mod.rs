@@ -10,9 +10,14 @@
 //! | anywhere else | `register_fence` before the job starts, `fenced` in its transaction | the resource knows the largest token, and refuses smaller ones |
 //!
 //! Both fail with [`ErrorKind::Stale`]: let `?` carry it out of the transaction, which is rolled
-//! back when it is dropped. A module for each client of a database has what belongs to it: so far [`rusqlite`].
+//! back when it is dropped. A module for each client of a database has what belongs to it, behind a feature of its own.
 
+#[cfg(feature = "fence-rusqlite")]
 pub mod rusqlite;
+#[cfg(feature = "fence-sqlx-mysql")]
+pub mod sqlx_mysql;
+#[cfg(feature = "fence-tokio-postgres")]
+pub mod tokio_postgres;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;

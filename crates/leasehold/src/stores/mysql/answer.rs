@@ -1,0 +1,76 @@
+//! How rows are read.
+
+use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+
+use super::call::Rows;
+use super::fault::Fault;
+use crate::stores::sql::{Acquired, Shown, Taken, by_name};
+
+/// The answer to a claim: what its columns are, the first one says.
+pub(super) fn acquired(rows: &Rows) -> Result<Acquired, Fault> {
+    let (first, rest) = rows.split_first().ok_or(Fault::Garbled)?;
+    let outcome = first.try_get(0)?;
+    let answer = Acquired { outcome, ..Acquired::default() };
+    Ok(match outcome {
+        1 => Acquired { token: first.try_get(1)?, attempt: first.try_get(2)?, value: first.try_get(3)?, ..answer },
+        2 => Acquired {
+            ahead: first.try_get(1)?,
+            ticket: first.try_get(2)?,
+            permits: first.try_get(3)?,
+            taken: rest.iter().map(|row| taken(row, 0)).collect::<Result<_, _>>()?,
+            ..answer
+        },
+        3 => Acquired { value: first.try_get(1)?, attempt: first.try_get(2)?, ..answer },
+        6 => Acquired { permits: first.try_get(1)?, ..answer },
+        4 | 5 => Acquired { value: first.try_get(1)?, ..answer },
+        _ => answer,
+    })
+}
+
+/// How a name stands, by the rows of `leasehold_v1_told`.
+pub(super) fn told(rows: &Rows, name: &str) -> Result<Shown, Fault> {
+    let (first, rest) = rows.split_first().ok_or(Fault::Garbled)?;
+    let taken = rest.iter().map(|row| taken(row, 0)).collect::<Result<_, _>>()?;
+    Ok(Shown { name: name.to_owned(), waiting: first.try_get(1)?, permits: first.try_get(3)?, taken })
+}
+
+/// All names in a list, whose rows are in their order. Of one that nobody holds, who held it last.
+pub(super) fn listed(rows: &Rows) -> Result<Vec<Shown>, Fault> {
+    let read = |row: &MySqlRow| {
+        let name: &[u8] = row.try_get(0)?;
+        Ok((String::from_utf8_lossy(name).into_owned(), row.try_get(2)?, row.try_get(1)?, taken(row, 3)?))
+    };
+    let mut names = by_name(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?);
+    for shown in &mut names {
+        if shown.taken.iter().all(|slot| slot.rest <= 0) {
+            shown.taken.sort_by_key(|slot| std::cmp::Reverse(slot.token));
+            shown.taken.truncate(1);
+        }
+    }
+    Ok(names)
+}
+
+/// Six columns from `at` on.
+fn taken(row: &MySqlRow, at: usize) -> Result<Taken, Fault> {
+    let holder: Option<&[u8]> = row.try_get(at)?;
+    Ok(Taken {
+        holder: holder.map(|holder| String::from_utf8_lossy(holder).into_owned()),
+        label: row.try_get(at + 1)?,
+        token: row.try_get(at + 2)?,
+        age: row.try_get(at + 3)?,
+        rest: row.try_get(at + 4)?,
+        revoked: row.try_get::<i64, _>(at + 5)? != 0,
+    })
+}
+
+/// A digit for each lease of a batch.
+pub(super) fn digits(rows: &Rows) -> Result<Vec<i32>, Fault> {
+    let digits: &str = rows.first().ok_or(Fault::Garbled)?.try_get(0)?;
+    Ok(digits.bytes().map(|digit| i32::from(digit) - i32::from(b'0')).collect())
+}
+
+/// The only number.
+pub(super) fn number(rows: &Rows) -> Result<i64, Fault> {
+    Ok(rows.first().ok_or(Fault::Garbled)?.try_get(0)?)
+}

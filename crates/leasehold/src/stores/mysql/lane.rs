@@ -1,0 +1,139 @@
+//! Who asks the server: a task that owns a connection, so that no answer is ever left half-read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::call::{Call, Rows};
+use super::fault::Fault;
+use super::options::Options;
+use super::session::{Identity, Session};
+
+/// What is not used for so long is closed, before the server does it.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// One connection, made when it is needed, over which one call goes after the other.
+pub(super) struct Lane {
+    site: Arc<Site>,
+    owner: Mutex<Option<UnboundedSender<Order>>>,
+}
+
+/// Where the server is, for all lanes of a store.
+pub(super) struct Site {
+    pub options: Options,
+    /// Which tables were there when they were last looked at.
+    pub home: Mutex<Option<String>>,
+}
+
+struct Order {
+    call: Call,
+    answer: oneshot::Sender<Result<Rows, Fault>>,
+}
+
+impl Lane {
+    pub fn new(site: Arc<Site>) -> Self {
+        Self { site, owner: Mutex::default() }
+    }
+
+    /// Asks, behind all that was asked before. Dropped before it was sent it isn't; later it is, and what is asked next
+    /// comes after it.
+    pub async fn ask(&self, call: Call) -> Result<Rows, Fault> {
+        let (answer, answered) = oneshot::channel();
+        self.give(Order { call, answer });
+        answered.await.unwrap_or(Err(Fault::Abandoned))
+    }
+
+    fn give(&self, order: Order) {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = match owner.as_ref() {
+            Some(orders) => match orders.send(order) {
+                Ok(()) => return,
+                // The runtime that it lived on has ended.
+                Err(refused) => refused.0,
+            },
+            None => order,
+        };
+        let (orders, taken) = unbounded_channel();
+        tokio::spawn(Owner::new(Arc::clone(&self.site)).serve(taken));
+        let _ = orders.send(refused); // Its receiver was just moved into the task.
+        *owner = Some(orders);
+    }
+}
+
+struct Owner {
+    site: Arc<Site>,
+    session: Option<Session>,
+    /// A session that was asked something and did not answer.
+    given_up: Option<Identity>,
+    /// Tables or procedures are missing, whatever their version says.
+    lacks: bool,
+}
+
+impl Owner {
+    fn new(site: Arc<Site>) -> Self {
+        Self { site, session: None, given_up: None, lacks: false }
+    }
+
+    async fn serve(mut self, mut orders: UnboundedReceiver<Order>) {
+        while let Some(order) = self.next(&mut orders).await {
+            if order.answer.is_closed() {
+                continue; // Who asked has gone, and nothing was sent.
+            }
+            let mut session = match self.session().await {
+                Ok(session) => session,
+                Err(fault) => {
+                    // Whoever waits behind it would only wait for the same.
+                    while let Ok(order) = orders.try_recv() {
+                        let _ = order.answer.send(Err(fault.again()));
+                    }
+                    let _ = order.answer.send(Err(fault));
+                    continue;
+                }
+            };
+            let mut answer = session.run(order.call.clone()).await;
+            if answer.as_ref().is_err_and(Fault::is_collision) {
+                answer = session.run(order.call).await; // It was taken back as a whole.
+            }
+            match &answer {
+                Err(fault) if fault.breaks() => {
+                    self.given_up = matches!(fault, Fault::Late).then(|| session.identity());
+                    self.lacks = fault.is_of_missing_tables();
+                }
+                _ => self.session = Some(session),
+            }
+            let _ = order.answer.send(answer); // Who asked may have gone.
+        }
+        if let Some(session) = self.session {
+            session.close().await;
+        }
+    }
+
+    async fn next(&mut self, orders: &mut UnboundedReceiver<Order>) -> Option<Order> {
+        if self.session.is_some() {
+            match tokio::time::timeout(IDLE, orders.recv()).await {
+                Ok(order) => return order,
+                Err(_) => {
+                    if let Some(session) = self.session.take() {
+                        session.close().await;
+                    }
+                }
+            }
+        }
+        orders.recv().await
+    }
+
+    /// One that is there, as far as can be known.
+    async fn session(&mut self) -> Result<Session, Fault> {
+        if let Some(mut session) = self.session.take()
+            && session.is_alive().await
+        {
+            return Ok(session);
+        }
+        let session = Session::open(&self.site.options, self.given_up.as_ref(), self.lacks).await?;
+        *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.home.clone());
+        (self.given_up, self.lacks) = (None, false);
+        Ok(session)
+    }
+}

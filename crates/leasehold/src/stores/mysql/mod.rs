@@ -1,0 +1,264 @@
+//! Locks in MySQL or MariaDB, for the processes of many machines.
+//!
+//! One stored procedure for each operation: it decides, writes and answers in one transaction and one round trip. Leases
+//! end by the server's own clock.
+
+mod answer;
+mod batch;
+mod call;
+mod doctor;
+mod fault;
+mod lane;
+mod options;
+mod schema;
+mod session;
+mod tls;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use self::call::{Call, Rows};
+use self::fault::Fault;
+use self::lane::{Lane, Site};
+use self::options::Options;
+use crate::error::{Applied, Error, ErrorKind, Result};
+use crate::finding::Finding;
+use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::name::LockName;
+use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::stores::sql::{self, Asked, Said, Shown};
+
+/// How many connections one handle has at the most: claims for different names go side by side, so that they share the
+/// disk's syncs.
+const LANES: usize = 4;
+
+/// The longest label that there is room for, in characters.
+const LABEL: usize = 255;
+
+const ACQUIRE: &str = "call leasehold_v1_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const RENEW: &str = "call leasehold_v1_renew(?, ?)";
+const RELEASE: &str = "call leasehold_v1_release(?, ?, ?, ?, ?, ?)";
+const LEAVE: &str = "call leasehold_v1_leave(?, ?, ?)";
+const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
+const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
+const LIST: &str = "call leasehold_v1_list(?)";
+const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
+
+/// A store in a database of a MySQL (8.0 or later) or MariaDB (10.6 or later) server.
+///
+/// `mysql://user[:password]@host[:port]/database`, or `mariadb://…`, which is the same. Percent-encoding is decoded.
+/// Options, after a `?`:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `namespace=NAME` | users of one database that share names; `default` |
+/// | `socket=PATH` | come over a Unix socket; no host is named then |
+/// | `password_file=FILE` | where the password stands; read for each connection |
+/// | `ssl-mode=MODE` | `disabled`, `preferred` (the default without `ca`), `required`, `verify_ca`, `verify_identity` (the default with `ca`) |
+/// | `ca=FILE` | who signs the server, beside those whom the system trusts |
+/// | `cert=FILE&key=FILE` | what we show the server |
+///
+/// Tables and procedures are made at the first use, if they aren't there and the user may make them.
+pub struct MySql {
+    site: Arc<Site>,
+    lanes: Vec<Lane>,
+}
+
+impl MySql {
+    /// A store in the database that `url` names. Connects when it is first used.
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong.
+    pub fn open(url: &str) -> Result<Self> {
+        Ok(Self::with(Arc::new(Site { options: Options::parse(url)?, home: Mutex::default() })))
+    }
+
+    fn with(site: Arc<Site>) -> Self {
+        let lanes = (0..LANES).map(|_| Lane::new(Arc::clone(&site))).collect();
+        Self { site, lanes }
+    }
+
+    /// The statements that make the tables and procedures of the database that `url` names, for MySQL's or MariaDB's own
+    /// client. Asks nobody.
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong.
+    pub fn migration(url: &str) -> Result<String> {
+        Options::parse(url).map(|options| schema::print(&options.database))
+    }
+
+    /// A call that begins with a name.
+    fn call(&self, sql: &'static str, name: &LockName) -> Call {
+        Call::new(sql).bytes(self.site.options.namespace.as_str()).bytes(name.as_str())
+    }
+
+    /// Asks for a name, behind all that was asked for it before.
+    async fn ask(&self, name: &LockName, call: Call) -> Result<Rows> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0);
+        self.lanes[lane].ask(call).await.map_err(|fault| self.told(fault))
+    }
+
+    fn told(&self, fault: Fault) -> Error {
+        fault.told(&self.site.options.shown)
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+        let asked = Asked::of(claim, "");
+        let label: String = asked.label.chars().take(LABEL).collect();
+        let call = self
+            .call(ACQUIRE, &claim.name)
+            .bytes(asked.holder)
+            .text(&label)
+            .number(asked.ttl)
+            .number(asked.permits)
+            .number(asked.tick)
+            .number(i64::from(asked.retry))
+            .number(asked.keep)
+            .number(i64::from(asked.queue))
+            .number(asked.ticket)
+            .number(sql::micros(FencingToken::BUILT));
+        let rows = self.ask(&claim.name, call).await?;
+        let acquired = answer::acquired(&rows).map_err(|fault| self.told(fault))?;
+        acquired.attempt(claim, &self.site.options.shown)
+    }
+
+    async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
+        let call = Call::new(RENEW).bytes(self.site.options.namespace.as_str()).text(&batch::json(leases));
+        match self.lanes[0].ask(call).await.and_then(|rows| answer::digits(&rows)) {
+            Ok(digits) if digits.len() == leases.len() => {
+                digits.into_iter().map(|digit| sql::renewal(digit).ok_or_else(|| self.busy())).collect()
+            }
+            Ok(_) => leases.iter().map(|_| Err(self.told(Fault::Garbled))).collect(),
+            Err(fault) => {
+                let error = self.told(fault);
+                leases.iter().map(|_| Err(again(&error))).collect()
+            }
+        }
+    }
+
+    /// Somebody else has locked the row of a lease.
+    fn busy(&self) -> Error {
+        let message =
+            format!("{}: somebody has locked the lease's row, and so it was not renewed", self.site.options.shown);
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
+    async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
+        let said = Said::of(how);
+        let call = self.call(RELEASE, &lease.name).bytes(lease.holder.to_string());
+        let call = call.number(said.keep_for).number(said.verdict.map(i64::from)).number(said.tick);
+        let rows = self.ask(&lease.name, call).await?;
+        let freed = answer::number(&rows).map_err(|fault| self.told(fault))?;
+        Ok(if freed > 0 { Release::Released } else { Release::NotHeld })
+    }
+
+    async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
+        let rows = self.ask(name, self.call(INSPECT, name)).await?;
+        let found = answer::told(&rows, name.as_str()).map_err(|fault| self.told(fault))?.holding()?;
+        Ok(Some(found).filter(|found| !found.free_in().is_zero() || found.waiting > 0))
+    }
+
+    async fn end_others(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
+        let holder = holder.map(|holder| holder.to_string());
+        let call = self.call(REVOKE, name).maybe_bytes(holder.as_ref().map(String::as_bytes));
+        let rows = self.ask(name, call.number(i64::from(how == Revoke::Now))).await?;
+        let hit = answer::listed(&rows).map_err(|fault| self.told(fault))?.pop();
+        hit.map(Shown::holding).transpose()
+    }
+}
+
+/// The same error for another lease of a batch.
+fn again(error: &Error) -> Error {
+    let same = Error::new(error.kind(), error.to_string());
+    if error.applied() == Applied::Maybe { same.maybe_applied() } else { same }
+}
+
+impl std::fmt::Debug for MySql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MySql").field("server", &self.site.options.shown).finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for MySql {
+    fn traits(&self) -> Traits {
+        // Nobody can be told of a release, and who was given a lock without knowing would only keep others from it.
+        Traits { kind: "mysql", smallest_ttl: Duration::from_secs(1), wake_ups: false, hands_over: false }
+    }
+
+    fn for_keeper(&self) -> Arc<dyn Store> {
+        Arc::new(Self::with(Arc::clone(&self.site)))
+    }
+
+    fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
+        Box::pin(self.acquire(claim))
+    }
+
+    fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let call = self.call(LEAVE, &waiter.name).bytes(waiter.holder.to_string());
+            self.ask(&waiter.name, call).await.map(drop)
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
+        Box::pin(async move {
+            if leases.is_empty() {
+                return Vec::new();
+            }
+            self.renew_all(leases).await
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
+        Box::pin(self.end(lease, how))
+    }
+
+    fn subscribe<'a>(&'a self, _name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async { Ok(WakeUps::silent()) })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(self.look(name))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
+        Box::pin(async {
+            let call = Call::new(LIST).bytes(self.site.options.namespace.as_str());
+            let listed = self.lanes[0].ask(call).await.and_then(|rows| answer::listed(&rows));
+            listed.map_err(|fault| self.told(fault))?.into_iter().map(Shown::holding).collect()
+        })
+    }
+
+    fn revoke<'a>(
+        &'a self,
+        name: &'a LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> BoxFuture<'a, Result<Option<Holding>>> {
+        Box::pin(self.end_others(name, holder, how))
+    }
+
+    fn time(&self) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(async {
+            let time = self.lanes[0].ask(Call::new(TIME)).await.and_then(|rows| answer::number(&rows));
+            time.map(sql::span).map_err(|fault| self.told(fault))
+        })
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async { doctor::diagnose(&self.site.options).await.map_err(|fault| self.told(fault)) })
+    }
+
+    fn tables(&self) -> Option<Tables> {
+        let home = self.site.home.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let Options { database, namespace, .. } = &self.site.options;
+        let database = Database::MySql { database: database.clone(), home };
+        Some(Tables { database, namespace: namespace.clone() })
+    }
+}

@@ -1,0 +1,176 @@
+//! The tables, the procedures that know what to do with them, and their version.
+
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::{AssertSqlSafe, Row, raw_sql};
+
+use super::fault::Fault;
+use crate::error::ErrorKind;
+
+/// What this build makes. The procedures carry it in their names, so that two versions can be in use at a time.
+pub(super) const VERSION: i64 = 1;
+
+/// The oldest version of this program that can still use the tables that this one makes.
+const OLDEST: i64 = 1;
+
+/// Statements end with a line that is `//`, as for MySQL's own client after `delimiter //`.
+const VERSIONS: &str = include_str!("schema/version.sql");
+const TABLES: &str = include_str!("schema/tables.sql");
+const PROCEDURES: [&str; 3] =
+    [include_str!("schema/parts.sql"), include_str!("schema/acquire.sql"), include_str!("schema/calls.sql")];
+
+/// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each.
+const SETTINGS: &str = "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
+
+/// What a user needs who has the tables made by another.
+const RIGHTS: [(&str, &str); 6] = [
+    ("schema", "select"),
+    ("names", "select, insert, update, delete"),
+    ("locks", "select, insert, update, delete"),
+    ("fence", "select, insert, update, delete"),
+    ("waiters", "select, insert, update, delete"),
+    ("ticks", "select, insert, update, delete"),
+];
+
+const ALREADY_THERE: u16 = 1304;
+
+/// Everything that a user with the right to create has to run, for MySQL's own client; the last lines are the rights that
+/// another user needs then. May be run again.
+pub(super) fn print(database: &str) -> String {
+    let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
+    let procedures = PROCEDURES.concat();
+    for procedure in statements(&procedures) {
+        text.push_str(&format!("drop procedure if exists {}\n//\n{procedure}\n//\n", name_of(procedure)));
+    }
+    text.push_str(&format!("{}\n//\ndelimiter ;\n", note_version()));
+    text.push_str("-- For a user who may create nothing, by its name:\n");
+    let rights = RIGHTS.iter().map(|(table, rights)| format!("grant {rights} on `{database}`.leasehold_{table}"));
+    let execute =
+        statements(&procedures).map(name_of).map(|name| format!("grant execute on procedure `{database}`.{name}"));
+    for grant in rights.chain(execute) {
+        text.push_str(&format!("--   {grant} to USER;\n"));
+    }
+    text
+}
+
+/// What the tables say of themselves.
+#[derive(Debug)]
+pub(super) struct Version {
+    pub number: i64,
+    /// The oldest version of this program that may use them.
+    pub oldest: i64,
+    /// What no other tables say.
+    pub home: String,
+}
+
+/// Sees to it that tables and procedures are there as this build knows them; answers which tables they are. Newer ones
+/// are left untouched. Whatever their version says, some are known to be missing if it `lacks` some.
+pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<String, Fault> {
+    if let Some(home) = current(db).await?
+        && !lacks
+    {
+        return Ok(home);
+    }
+    // One at a time: who comes later finds it done.
+    run(db, "do get_lock(concat('leasehold ', sha1(database())), 5)").await?;
+    let made = make(db, lacks).await;
+    run(db, "do release_lock(concat('leasehold ', sha1(database())))").await?;
+    made?;
+    current(db).await?.ok_or(Fault::Garbled)
+}
+
+async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
+    if current(db).await?.is_some() && !lacks {
+        return Ok(());
+    }
+    run(db, SETTINGS).await?;
+    for statement in statements(VERSIONS).chain(statements(TABLES)) {
+        run(db, statement).await?;
+    }
+    for procedure in statements(&PROCEDURES.concat()) {
+        match run(db, procedure).await {
+            // Somebody had begun to make them and was interrupted.
+            Err(fault) if fault.number() == Some(ALREADY_THERE) => {}
+            made => made?,
+        }
+    }
+    run(db, &note_version()).await
+}
+
+fn note_version() -> String {
+    format!(
+        "insert into leasehold_schema(one, version, oldest, home) values(1, {VERSION}, {OLDEST}, uuid()) \
+         on duplicate key update version = {VERSION}, oldest = {OLDEST}"
+    )
+}
+
+/// Which tables they are, if all is there; an error if they were made by a version that this one can't go along with.
+async fn current(db: &mut MySqlConnection) -> Result<Option<String>, Fault> {
+    let Some(version) = version(db).await? else { return Ok(None) };
+    if version.oldest > VERSION {
+        let message = format!(
+            "the tables were made by a newer Leasehold (version {}, this one knows {VERSION}); upgrade this one",
+            version.number
+        );
+        return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
+    }
+    Ok((version.number >= VERSION).then_some(version.home))
+}
+
+/// What the tables say of themselves; none if there are none.
+pub(super) async fn version(db: &mut MySqlConnection) -> Result<Option<Version>, Fault> {
+    const NO_SUCH_TABLE: u16 = 1146;
+    let look = raw_sql("select version, oldest, home from leasehold_schema");
+    let row = match look.fetch_all(db).await.map_err(Fault::from) {
+        Ok(mut rows) => rows.pop(),
+        Err(fault) if fault.number() == Some(NO_SUCH_TABLE) => None,
+        Err(fault) => return Err(fault),
+    };
+    Ok(row.as_ref().map(Version::read).transpose()?)
+}
+
+impl Version {
+    fn read(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { number: row.try_get(0)?, oldest: row.try_get(1)?, home: row.try_get(2)? })
+    }
+}
+
+async fn run(db: &mut MySqlConnection, statement: &str) -> Result<(), Fault> {
+    raw_sql(AssertSqlSafe(statement)).execute(db).await?;
+    Ok(())
+}
+
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    text.split("\n//\n").filter(|statement| !statement.is_empty())
+}
+
+fn name_of(procedure: &str) -> &str {
+    let behind = procedure.split("create procedure ").nth(1).unwrap_or_default();
+    behind.split('(').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_procedure_carries_the_version_and_calls_no_other() {
+        let all = PROCEDURES.concat();
+        let names: Vec<_> = statements(&all).map(name_of).collect();
+        assert_eq!(names.len(), 11, "{names:?}");
+        for called in all.split("leasehold_v").skip(1) {
+            assert!(called.starts_with(&format!("{VERSION}_")), "{called:.20}");
+        }
+        for name in names {
+            assert!(name.starts_with("leasehold_v"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_all_of_it() {
+        let text = print("app");
+        assert_eq!(text.matches("create table if not exists").count(), 6);
+        assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
+        assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
+        assert_eq!(text.matches("\n--   grant ").count(), 6 + text.matches("create procedure").count());
+    }
+}

@@ -1,0 +1,51 @@
+-- Times are microseconds and ticks milliseconds since 1970, by the server's clock: no time zone has a say in them.
+-- Only grants, verdicts and operators lock a row of this table; it is the mutex of its name.
+create table if not exists leasehold_names(
+    ns varbinary(64) not null, name varbinary(200) not null,
+    permits int not null,        -- as the last grant said
+    token bigint not null,       -- the last that was given out; of the name '', by all names that are forgotten
+    mark bigint,                 -- the newest tick that was claimed; only grows
+    mark_keep bigint,            -- of a key: for how long its mark counts after its last use
+    mark_until bigint,
+    keep bigint not null,        -- how long the name is remembered after its last use
+    forget_at bigint not null,
+    primary key(ns, name), key leasehold_forget(forget_at)
+) engine = innodb default character set binary
+//
+-- All that a renewal touches.
+create table if not exists leasehold_locks(
+    ns varbinary(64) not null, name varbinary(200) not null,
+    slot int not null,           -- of the permits
+    holder varbinary(32),        -- null: free, or with an end in the future kept after a release
+    label varchar(255) character set utf8mb4 not null,
+    granted bigint not null,
+    expires bigint not null,
+    revoked tinyint not null,
+    primary key(ns, name, slot)
+) engine = innodb default character set binary
+//
+-- What a fence locks, and with it nothing that a renewal or a release touches.
+create table if not exists leasehold_fence(
+    ns varbinary(64) not null, name varbinary(200) not null,
+    slot int not null,
+    token bigint not null,       -- of the slot's last grant
+    primary key(ns, name, slot)
+) engine = innodb default character set binary
+//
+create table if not exists leasehold_waiters(
+    ns varbinary(64) not null, name varbinary(200) not null,
+    holder varbinary(32) not null,
+    ticket bigint not null,
+    seen bigint not null,
+    primary key(ns, name, holder)
+) engine = innodb default character set binary
+//
+create table if not exists leasehold_ticks(
+    ns varbinary(64) not null, name varbinary(200) not null,
+    tick bigint not null,        -- claimed and not finished
+    holder varbinary(32),        -- null: whoever had it never began
+    attempts int not null,
+    once tinyint not null,       -- whether it was promised to run once at most
+    primary key(ns, name, tick)
+) engine = innodb default character set binary
+//

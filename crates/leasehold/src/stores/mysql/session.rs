@@ -1,0 +1,149 @@
+//! A connection, set up for locks.
+
+use std::time::{Duration, Instant};
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::{ConnectOptions, Connection, Row, raw_sql};
+use tokio::runtime::Handle;
+
+use super::call::{Call, Rows};
+use super::fault::Fault;
+use super::options::{Options, Place};
+use super::schema;
+use crate::error::ErrorKind;
+use crate::stores::sql::Password;
+
+/// How long a connection may take to be made, and to answer whether it still is one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a call may take. Much longer than any does: then the connection is given up, and with it what was asked.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What was not used for so long is asked first whether it is still there.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// For the server, should it never hear of us again; we close what is idle for half as long. Locks of rows are waited
+/// for a little: nobody here holds them for longer than a commit takes.
+const SETTINGS: &str = "
+    set names utf8mb4;
+    set session transaction isolation level read committed;
+    set session autocommit = 1, innodb_lock_wait_timeout = 2, wait_timeout = 600,
+        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION' /*M! , max_statement_time = 0 */;
+    select cast(p.id as signed), cast(p.host as char) from information_schema.processlist p where p.id = connection_id()";
+
+/// A connection to a server that has the tables.
+pub(super) struct Session {
+    db: MySqlConnection,
+    identity: Identity,
+    /// Which tables it has.
+    pub home: String,
+    used: Instant,
+}
+
+/// What the server calls a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    id: i64,
+    host: String,
+}
+
+impl Session {
+    /// A new one; `before` is one that was given up while it was asked something, `lacks` whether tables are missing.
+    pub async fn open(options: &Options, before: Option<&Identity>, lacks: bool) -> Result<Self, Fault> {
+        let late =
+            |_| Fault::Unsent(ErrorKind::TimedOut, format!("{} did not answer within {PATIENCE:?}", options.place));
+        let mut db = tokio::time::timeout(PATIENCE, connect(options)).await.map_err(late)??;
+        let introduced = async {
+            let row = raw_sql(SETTINGS).fetch_all(&mut db).await?.pop();
+            Ok::<_, Fault>(row.as_ref().map(Identity::read).transpose()?)
+        };
+        let identity = tokio::time::timeout(PATIENCE, introduced).await.map_err(late)??;
+        let identity = identity.unwrap_or(Identity { id: 0, host: String::new() });
+        // Others may be making the tables at this moment.
+        let home = tokio::time::timeout(SILENCE, schema::prepare(&mut db, lacks)).await.map_err(late)??;
+        let mut session = Self { db, identity, home, used: Instant::now() };
+        if let Some(before) = before {
+            session.end(before).await?;
+        }
+        Ok(session)
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    /// Asks. An error that says nothing of the statement itself ends the session.
+    pub async fn run(&mut self, call: Call) -> Result<Rows, Fault> {
+        let answer = tokio::time::timeout(SILENCE, call.run(&mut self.db)).await;
+        self.used = Instant::now();
+        answer.unwrap_or(Err(Fault::Late))
+    }
+
+    /// Whether it is still there. A server that was restarted, or that closes what is idle, is noticed before anything is
+    /// sent that would be lost.
+    pub async fn is_alive(&mut self) -> bool {
+        if self.used.elapsed() < FRESH {
+            return true;
+        }
+        matches!(tokio::time::timeout(PATIENCE, self.db.ping()).await, Ok(Ok(())))
+    }
+
+    pub async fn close(self) {
+        // If it is broken, it is closed all the same.
+        let _ = tokio::time::timeout(PATIENCE, self.db.close()).await;
+    }
+
+    /// Ends another session of ours, so that what was asked there is done by now or will not be. Not if it was of an
+    /// earlier life of the server: then its number may be another's.
+    async fn end(&mut self, other: &Identity) -> Result<(), Fault> {
+        if other.id >= self.identity.id {
+            return Ok(());
+        }
+        let find = Call::new("select cast(id as signed) from information_schema.processlist where id = ? and host = ?");
+        if self.run(find.number(other.id).text(&other.host)).await?.is_empty() {
+            return Ok(());
+        }
+        match self.run(Call::new("kill ?").number(other.id)).await {
+            Err(fault) if fault.breaks() => Err(fault),
+            _ => Ok(()), // It has just ended by itself.
+        }
+    }
+}
+
+impl Identity {
+    fn read(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { id: row.try_get(0)?, host: row.try_get(1)? })
+    }
+}
+
+/// A new connection, with what the files of login and TLS hold now.
+pub(super) async fn connect(options: &Options) -> Result<MySqlConnection, Fault> {
+    let own = options.clone();
+    let connect = async move {
+        let password = own.password.read().map_err(|why| Fault::Unsent(ErrorKind::Misconfigured, why))?;
+        let mut how = MySqlConnectOptions::new()
+            .username(&own.user)
+            .database(&own.database)
+            .set_names(false)
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
+            .timezone(None)
+            .disable_statement_logging();
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
+            how = how.password(&password);
+        }
+        how = match &own.place {
+            Place::Tcp(host, port) => how.host(host).port(*port),
+            Place::Unix(path) => how.socket(path),
+        };
+        own.tls.apply(how).connect().await.map_err(|error| Fault::unconnected(&error, &own.place))
+    };
+    if !options.tls.reads_files() && !matches!(options.password, Password::InFile(_)) {
+        return connect.await;
+    }
+    // The client library reads the authorities that the system trusts. A disk that hangs must not hold up the keeper's
+    // thread. What is spawned there runs on this runtime all the same.
+    let runtime = Handle::current();
+    let connected = tokio::task::spawn_blocking(move || runtime.block_on(connect)).await;
+    connected.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))
+}

@@ -1,0 +1,174 @@
+//! The link to a server: made when it is needed, given up when it breaks, and nothing waits in it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
+
+use super::fault::Fault;
+use super::options::{Options, PATIENCE};
+use super::statements::Statements;
+use super::{schema, tls};
+use crate::error::ErrorKind;
+
+/// How long tables may take to be made. All who come first wait for one of them to do it.
+const UNTIL_READY: Duration = Duration::from_secs(10);
+
+/// What a statement is given.
+pub(super) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// What the server says unasked, until the connection ends. It has to be polled for anything to be sent.
+pub(super) type Unasked = BoxStream<'static, Result<AsyncMessage, tokio_postgres::Error>>;
+
+/// What all links of a store have in common.
+pub(super) struct Server {
+    pub options: Options,
+    pub statements: Statements,
+    /// Whether the tables were seen to be as this build knows them.
+    prepared: AtomicBool,
+    /// Which tables they are.
+    home: Mutex<Option<String>>,
+}
+
+/// One connection at a time. Statements go out in the order in which they were asked, behind one another: nobody waits for
+/// an answer before the next one is sent.
+pub(super) struct Link {
+    server: Arc<Server>,
+    /// What for, as the server is told.
+    what_for: &'static str,
+    live: Mutex<Option<Arc<Live>>>,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+struct Live {
+    client: Client,
+    /// Set once it is of no use any more: what is asked after that goes over another one.
+    broken: AtomicBool,
+}
+
+impl Server {
+    pub fn new(options: Options) -> Self {
+        let statements = Statements::of(&options.schema);
+        Self { options, statements, prepared: AtomicBool::new(false), home: Mutex::default() }
+    }
+
+    /// Which tables these are, once that is known.
+    pub fn home(&self) -> Option<String> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A new connection.
+    pub async fn connect(&self, what_for: &str) -> Result<(Client, Unasked), Fault> {
+        let told = |error| Fault::Told(Box::new(error));
+        let config = self.options.config(what_for).map_err(told)?;
+        let connected = async {
+            match &self.options.tls {
+                None => config.connect(NoTls).await.map(|(client, connection)| (client, unasked(connection))),
+                Some(tls) => {
+                    let connector = tls::connector(tls).map_err(told)?;
+                    config.connect(connector).await.map(|(client, connection)| (client, unasked(connection)))
+                }
+            }
+            .map_err(|error| Fault::unconnected(&error))
+        };
+        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
+        tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
+    }
+
+    async fn prepare(&self, client: &Client) -> Result<(), Fault> {
+        if self.prepared.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let home = schema::prepare(client, &self.options).await.map_err(as_unsent)?;
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(home);
+        self.prepared.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// What fails before anything was asked changed nothing that was asked.
+fn as_unsent(fault: Fault) -> Fault {
+    match fault {
+        Fault::Sent(error) => Fault::unconnected(&error),
+        other => other,
+    }
+}
+
+fn unasked<S, T>(mut connection: Connection<S, T>) -> Unasked
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    stream::poll_fn(move |context| connection.poll_message(context)).boxed()
+}
+
+impl Link {
+    /// A link that connects when it is first used.
+    pub fn new(server: Arc<Server>, what_for: &'static str) -> Self {
+        Self { server, what_for, live: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    }
+
+    /// Runs a statement, and reads all its rows. Once more where it is certain that nothing was done.
+    pub async fn call(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
+        match self.once(statement, given).await {
+            Err(fault) if fault.is_worth_another_try() => self.once(statement, given).await,
+            answer => answer,
+        }
+    }
+
+    /// The same, where there is one row.
+    pub async fn call_for_one(&self, statement: &str, given: &[Given<'_>]) -> Result<Row, Fault> {
+        let rows = self.call(statement, given).await?;
+        rows.into_iter().next().ok_or_else(|| Fault::Unsent(ErrorKind::Internal, "it answered nothing".to_owned()))
+    }
+
+    async fn once(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
+        let live = self.live().await?;
+        // Unnamed: behind a pooler the next statement may go to a server that knows no other.
+        let answer = live.client.query_typed(statement, given).await.map_err(Fault::Sent);
+        if let Err(fault) = &answer
+            && fault.breaks()
+        {
+            live.broken.store(true, Ordering::Release);
+            if fault.is_of_missing_tables() {
+                self.server.prepared.store(false, Ordering::Release);
+            }
+        }
+        answer
+    }
+
+    async fn live(&self) -> Result<Arc<Live>, Fault> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let _first = self.connecting.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let (client, mut unasked) = self.server.connect(self.what_for).await?;
+        // It ends with its client, or with its connection.
+        tokio::spawn(async move { while unasked.next().await.is_some_and(|said| said.is_ok()) {} });
+        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("its tables were not ready within {UNTIL_READY:?}"));
+        tokio::time::timeout(UNTIL_READY, self.server.prepare(&client)).await.map_err(late)??;
+        let live = Arc::new(Live { client, broken: AtomicBool::new(false) });
+        *self.held() = Some(Arc::clone(&live));
+        Ok(live)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> Option<Arc<Live>> {
+        self.held().as_ref().filter(|live| live.is_good()).cloned()
+    }
+}
+
+impl Live {
+    fn is_good(&self) -> bool {
+        !self.broken.load(Ordering::Acquire) && !self.client.is_closed()
+    }
+}

@@ -1,0 +1,74 @@
+//! What the server answers, read.
+
+use tokio_postgres::types::FromSqlOwned;
+use tokio_postgres::{Error, Row};
+
+use crate::stores::sql::{Acquired, Shown, Taken};
+
+/// A row's columns, in order.
+struct Columns {
+    row: Row,
+    at: usize,
+}
+
+impl Columns {
+    fn of(row: Row) -> Self {
+        Self { row, at: 0 }
+    }
+
+    fn next<T: FromSqlOwned>(&mut self) -> Result<T, Error> {
+        self.at += 1;
+        self.row.try_get(self.at - 1)
+    }
+
+    /// The lists that tell of slots, one behind the other; empty where they are none.
+    fn taken(&mut self) -> Result<Vec<Taken>, Error> {
+        let (holders, labels): (Option<Vec<Option<String>>>, Option<Vec<String>>) = (self.next()?, self.next()?);
+        let (tokens, ages): (Option<Vec<i64>>, Option<Vec<i64>>) = (self.next()?, self.next()?);
+        let (rests, revoked): (Option<Vec<i64>>, Option<Vec<bool>>) = (self.next()?, self.next()?);
+        let numbers = tokens.into_iter().flatten().zip(ages.into_iter().flatten());
+        let ends = rests.into_iter().flatten().zip(revoked.into_iter().flatten());
+        let slots = holders.into_iter().flatten().zip(labels.into_iter().flatten()).zip(numbers).zip(ends);
+        let slot =
+            |(((holder, label), (token, age)), (rest, revoked))| Taken { holder, label, token, age, rest, revoked };
+        Ok(slots.map(slot).collect())
+    }
+}
+
+pub(super) fn acquired(row: Row) -> Result<Acquired, Error> {
+    let mut columns = Columns::of(row);
+    Ok(Acquired {
+        outcome: columns.next()?,
+        token: columns.next()?,
+        attempt: columns.next()?,
+        value: columns.next()?,
+        ahead: columns.next()?,
+        ticket: columns.next()?,
+        permits: columns.next()?,
+        taken: columns.taken()?,
+    })
+}
+
+/// What was revoked of a name; none if there was nothing.
+pub(super) fn revoked(row: Row, name: &str) -> Result<Option<Shown>, Error> {
+    let mut columns = Columns::of(row);
+    let (waiting, permits): (Option<i64>, Option<i64>) = (columns.next()?, columns.next()?);
+    let taken = columns.taken()?;
+    let shown = Shown { name: name.to_owned(), waiting: waiting.unwrap_or(0), permits: permits.unwrap_or(1), taken };
+    Ok(Some(shown).filter(|shown| !shown.taken.is_empty()))
+}
+
+/// A name's slot, with how many wait for the name and how many permits it has.
+pub(super) fn looked(row: Row) -> Result<(String, i64, i64, Taken), Error> {
+    let mut columns = Columns::of(row);
+    let (name, waiting, permits) = (columns.next()?, columns.next()?, columns.next()?);
+    let slot = Taken {
+        holder: columns.next()?,
+        label: columns.next()?,
+        token: columns.next()?,
+        age: columns.next()?,
+        rest: columns.next()?,
+        revoked: columns.next()?,
+    };
+    Ok((name, waiting, permits, slot))
+}

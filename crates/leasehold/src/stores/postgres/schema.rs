@@ -1,0 +1,146 @@
+//! The tables and procedures, their version, and how they come to be.
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::fault::Fault;
+use super::options::Options;
+use crate::error::{Error, ErrorKind};
+
+/// What this build reads and writes. Part of the procedures' names, so that two builds can work beside one another.
+pub(super) const VERSION: i32 = 1;
+
+/// The oldest version that understands tables of this one.
+const OLDEST: i32 = 1;
+
+/// The first release with procedures.
+const SERVER: i32 = 110_000;
+
+/// How to get from each version to the next; from 0, nothing, to the first. A step may run twice: somebody else may have
+/// been quicker.
+const STEPS: [&[&str]; VERSION as usize] = [&[
+    include_str!("schema/tables.sql"),
+    include_str!("schema/common.sql"),
+    include_str!("schema/acquire.sql"),
+    include_str!("schema/calls.sql"),
+]];
+
+/// What is known of a database.
+struct Found {
+    has_schema: bool,
+    has_tables: bool,
+}
+
+/// Sees to it that the tables are there as this build knows them, and answers which ones they are. Newer ones are left
+/// untouched.
+pub(super) async fn prepare(client: &Client, options: &Options) -> Result<String, Fault> {
+    let found = look(client, options).await?;
+    for _ in 0..2 {
+        let is_there = found.has_tables;
+        let (version, home) = if is_there { version(client, options).await? } else { (0, String::new()) };
+        if version >= VERSION {
+            return Ok(home);
+        }
+        let script = script(&options.schema, !found.has_schema, version);
+        client.batch_execute(&script).await.map_err(Fault::Sent)?;
+        if !is_there {
+            return self::version(client, options).await.map(|(_, home)| home);
+        }
+    }
+    Err(Fault::Unsent(ErrorKind::Internal, "its tables stay old".to_owned()))
+}
+
+/// What has to be run, by somebody who may, before this build can work in a database.
+pub(super) fn whole(options: &Options) -> String {
+    let schema = &options.schema;
+    format!(
+        "-- The tables of Leasehold, version {VERSION}, for whoever may create them. Running it again does no harm.\n\
+         -- Afterwards, for each ROLE that is to use locks:\n\
+         --   grant usage on schema {schema} to ROLE;\n\
+         --   grant select, insert, update, delete\n\
+         --     on {schema}.leasehold_locks, {schema}.leasehold_waiters, {schema}.leasehold_ticks to ROLE;\n\
+         --   grant select on {schema}.leasehold_schema to ROLE;\n\
+         {}",
+        script(schema, schema != "\"public\"", 0)
+    )
+}
+
+fn script(schema: &str, with_schema: bool, from: i32) -> String {
+    let begin = include_str!("schema/begin.sql");
+    let done = usize::try_from(from).unwrap_or(0).min(STEPS.len());
+    let steps = STEPS[done..].iter().flat_map(|step| step.iter());
+    let parts: Vec<_> = [include_str!("schema/version.sql")].iter().chain(steps).copied().collect();
+    let body = parts.join("\n").replace("    --@begin\n", begin).replace("@.", &format!("{schema}."));
+    let create = if with_schema { format!("create schema if not exists {schema};\n") } else { String::new() };
+    // One at a time: what two create at once fails for one of them.
+    format!(
+        "begin isolation level read committed;\n\
+         select pg_advisory_xact_lock(7810759600743279467); -- one at a time\n\
+         {create}{body}\n\
+         insert into {schema}.leasehold_schema(one, version, oldest, home)\n    \
+             values (1, {VERSION}, {OLDEST}, md5(random()::text || clock_timestamp()))\n    \
+             on conflict (one) do update set version = greatest(leasehold_schema.version, excluded.version),\n        \
+                 oldest = greatest(leasehold_schema.oldest, excluded.oldest);\n\
+         commit;\n"
+    )
+}
+
+async fn look(client: &Client, options: &Options) -> Result<Found, Fault> {
+    let table = format!("{}.leasehold_schema", options.schema);
+    let statement = "select current_setting('server_version_num')::integer, pg_is_in_recovery(), \
+                     to_regnamespace($1) is not null, to_regclass($2) is not null";
+    let row = client.query_typed_one(statement, &[(&options.schema, Type::TEXT), (&table, Type::TEXT)]).await?;
+    let server: i32 = row.try_get(0)?;
+    if server < SERVER {
+        let message = "it is older than PostgreSQL 11; use a newer server".to_owned();
+        return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
+    }
+    if row.try_get(1)? {
+        let message = "it is a standby and takes no writes; name its primary".to_owned();
+        return Err(Fault::Unsent(ErrorKind::Unavailable, message));
+    }
+    Ok(Found { has_schema: row.try_get(2)?, has_tables: row.try_get(3)? })
+}
+
+/// Which version the tables have, and which ones they are; 0 if they are about to be made.
+async fn version(client: &Client, options: &Options) -> Result<(i32, String), Fault> {
+    let statement = format!("select version, oldest, home from {}.leasehold_schema", options.schema);
+    let Some(row) = client.query_typed_opt(&statement, &[]).await? else { return Ok((0, String::new())) };
+    let (version, oldest): (i32, i32) = (row.try_get(0)?, row.try_get(1)?);
+    if oldest > VERSION {
+        let message = format!(
+            "{} has tables of a newer Leasehold (version {version}, this one knows {VERSION}); upgrade this one",
+            options.shown
+        );
+        return Err(Fault::Told(Error::new(ErrorKind::Misconfigured, message).into()));
+    }
+    Ok((version, row.try_get(2)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::FencingToken;
+
+    #[test]
+    fn the_script_names_its_schema_everywhere() {
+        let script = script("\"a b\"", true, 0);
+        assert!(!script.contains("@."), "{script}");
+        assert!(!script.contains("--@begin"), "{script}");
+        assert!(script.contains("create schema if not exists \"a b\"") && script.contains("\"a b\".leasehold_locks"));
+    }
+
+    #[test]
+    fn the_clock_is_checked_against_the_same_day_as_elsewhere() {
+        let since_2020 = FencingToken::BUILT.as_millis() - 1_577_836_800_000;
+        assert!(script("x", false, 0).contains(&format!("< {since_2020}")));
+    }
+
+    #[test]
+    fn names_carry_the_version() {
+        let script = script("x", false, 0);
+        for line in script.lines().filter(|line| line.starts_with("create or replace")) {
+            assert!(line.contains(&format!(".leasehold_v{VERSION}_")), "{line}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+-- Times are microseconds since 1970 in UTC, by the server's clock: no time zone has a say in them.
+
+create table if not exists @.leasehold_locks(
+    ns text collate "C" not null,
+    name text collate "C" not null,
+    slot bigint not null,              -- of the permits; the first is there for each name, and says what holds for all
+    holder text collate "C",           -- null: free, or with an end in the future kept after a release
+    label text not null default '',
+    token bigint not null default 0,
+    granted bigint not null default 0,
+    expires bigint not null default 0,
+    revoked boolean not null default false,
+    -- From here on in the first slot only.
+    permits bigint not null default 1,
+    mark bigint,                       -- the newest tick that was claimed, milliseconds since 1970; only grows
+    keep bigint,                       -- how long a key is remembered after its last use
+    key_ends bigint,                   -- until when it is
+    kept bigint not null default 0,    -- how long the name is
+    forget_at bigint not null default 0,
+    primary key(ns, name, slot)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+create index if not exists leasehold_forget on @.leasehold_locks(forget_at) where slot = 0;
+
+create table if not exists @.leasehold_waiters(
+    ns text collate "C" not null,
+    name text collate "C" not null,
+    holder text collate "C" not null,
+    label text not null,
+    client text collate "C" not null,  -- which process waits, so that only that one is woken; '': it looks by itself
+    ticket bigint not null,
+    seen bigint not null,
+    sent bigint,                       -- null: not to be handed the lock
+    ttl bigint not null,
+    primary key(ns, name, holder)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+create index if not exists leasehold_queue on @.leasehold_waiters(ns, name, ticket, holder);
+
+create table if not exists @.leasehold_ticks(
+    ns text collate "C" not null,
+    name text collate "C" not null,
+    tick bigint not null,              -- claimed and not finished
+    holder text collate "C",           -- null: whoever had it never began
+    attempts integer not null,
+    once boolean not null,             -- whether it was promised to run once at most
+    primary key(ns, name, tick)
+);

@@ -1,0 +1,121 @@
+//! URLs without what is secret in them.
+
+/// `url` fit to be shown: a password, in front or in the query, is replaced by `***`.
+#[must_use]
+pub fn hide_secrets(url: &str) -> String {
+    let (front, query) = match url.find('?').map(|mark| url.split_at(mark)) {
+        // A password with a ? in it, which should have been written %3F.
+        Some((_, query)) if has_stray_at(&query[1..]) => {
+            let at = url.rfind('@').unwrap_or_default();
+            let query = url[at..].find('?').map(|mark| &url[at + mark + 1..]);
+            (query.map_or(url, |query| &url[..url.len() - query.len() - 1]), query)
+        }
+        Some((front, query)) => (front, Some(&query[1..])),
+        None => (url, None),
+    };
+    // The path of a file may have an @; what stands before the path (and shouldn't) may be a password.
+    let host_ends = match front.strip_prefix("sqlite://") {
+        Some(rest) => front.len() - rest.len() + rest.find('/').unwrap_or(rest.len()),
+        None => front.len(),
+    };
+    let at = front[..host_ends].rfind('@');
+    let is_strict = ["etcd", "redis", "postgres", "mysql", "mariadb"].iter().any(|scheme| front.starts_with(scheme));
+    let mut shown = match (front.find("://"), at) {
+        // A user alone, as databases are told whom they know by other means.
+        (Some(start), Some(at))
+            if start + 3 <= at && front.starts_with("postgres") && !front[start + 3..at].contains(':') =>
+        {
+            front.to_owned()
+        }
+        (Some(start), Some(at)) if start + 3 <= at => {
+            let user = front[start + 3..at].split(':').next().unwrap_or_default();
+            format!("{}{user}:***{}", &front[..start + 3], &front[at..])
+        }
+        (None, Some(at)) if is_strict => {
+            let scheme = front.split([':', '/']).next().unwrap_or_default(); // Misspelt, too.
+            format!("{scheme}:***{}", &front[at..])
+        }
+        _ => front.to_owned(),
+    };
+    // Whatever isn't known may be a password that was misspelt.
+    if let Some(query) = query {
+        let parts: Vec<String> = query
+            .split('&')
+            .map(|pair| match pair.split_once('=') {
+                Some((key, _)) if is_secret(key) || (is_strict && !HARMLESS.contains(&key)) => format!("{key}=***"),
+                _ => pair.to_owned(),
+            })
+            .collect();
+        shown = format!("{shown}?{}", parts.join("&"));
+    }
+    shown
+}
+
+/// What may be shown of the options of servers.
+const HARMLESS: [&str; 16] = [
+    "namespace",
+    "db",
+    "user",
+    "ca",
+    "cert",
+    "compat",
+    "restart_guard",
+    "max_ttl",
+    "wait_replicas",
+    "host",
+    "port",
+    "schema",
+    "sslmode",
+    "socket",
+    "ssl-mode",
+    "target_session_attrs",
+];
+
+/// Whether what looks like options has an @ where an option's name should be.
+pub(crate) fn has_stray_at(query: &str) -> bool {
+    query.split('&').any(|pair| pair.split('=').next().is_some_and(|name| name.contains('@')))
+}
+
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["pass", "secret", "token", "key", "auth"].iter().any(|word| key.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_urls_are_never_shown() {
+        for (url, shown) in [
+            ("redis://bob:hunter2@h:1/0", "redis://bob:***@h:1/0"),
+            ("redis://:hunter2@h:1/0", "redis://:***@h:1/0"),
+            ("redis://u:p@ss@h", "redis://u:***@h"),
+            ("sqlite:///a@b/c.db?namespace=x", "sqlite:///a@b/c.db?namespace=x"),
+            ("sqlite://user:hunter2@/tmp/x.db", "sqlite://user:***@/tmp/x.db"),
+            ("redis://:hun?ter2@h?namespace=x", "redis://:***@h?namespace=x"),
+            ("rediss://h?ca=/x@y", "rediss://h?ca=/x@y"),
+            ("redis://h?pas=hunter2&db=3", "redis://h?pas=***&db=3"),
+            ("mysql://bob:hunter2@h/db?namespace=x&pw=hunter2", "mysql://bob:***@h/db?namespace=x&pw=***"),
+            ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob:***@h/db?ca=/x&password_file=***"),
+            ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
+            ("etcd://bob:hunter2@a:1,b:2?compat=etcdctl", "etcd://bob:***@a:1,b:2?compat=etcdctl"),
+            ("etcds://h?ca=/x&pas=hunter2&key=/k", "etcds://h?ca=/x&pas=***&key=***"),
+            ("etcd:/bob:hunter2@h", "etcd:***@h"),
+            ("redis:/:hunter2@h", "redis:***@h"),
+            ("redis//:hunter2@h", "redis:***@h"),
+            ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
+            (
+                "redis+sentinel://u:hunter2@a,b/m?sentinel_password=x",
+                "redis+sentinel://u:***@a,b/m?sentinel_password=***",
+            ),
+            ("postgres://u:hunter2@h/db?sslmode=require&pass=x", "postgres://u:***@h/db?sslmode=require&pass=***"),
+            ("postgres://u@h/db?schema=x", "postgres://u@h/db?schema=x"),
+            ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
+            ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
+            ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),
+        ] {
+            assert_eq!(hide_secrets(url), shown);
+        }
+    }
+}
