@@ -127,6 +127,15 @@ impl MariaDb {
         self.sql(&format!("source {}", file.display()));
     }
 
+    /// Ends all sessions of a user, as an operator would.
+    pub fn end_sessions(&self, user: &str) {
+        let all = format!("select id from information_schema.processlist where user = '{user}'");
+        for id in self.sql(&all).lines() {
+            // It may have ended by itself.
+            self.ask(&["--force", "--execute", &format!("kill {id}")]);
+        }
+    }
+
     /// What it has to say for itself.
     #[must_use]
     pub fn log(&self) -> String {

@@ -14,6 +14,7 @@
 
 mod acquired;
 mod asked;
+pub(super) mod clock;
 mod password;
 mod shown;
 mod tls;
