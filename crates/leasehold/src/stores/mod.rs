@@ -57,11 +57,11 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
             Err(Error::invalid("this build has no Redis store; enable the feature `redis`"))
         }
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Arc::new(mysql::MySql::open(url)?)),
+        "mysql" | "mariadb" => mysql::open(url),
         #[cfg(not(feature = "mysql"))]
         "mysql" | "mariadb" => Err(Error::invalid("this build has no MySQL store; enable the feature `mysql`")),
         #[cfg(feature = "postgres")]
-        scheme if POSTGRES.contains(&scheme) => Ok(Arc::new(postgres::Postgres::open(url)?)),
+        scheme if POSTGRES.contains(&scheme) => postgres::open(url),
         #[cfg(not(feature = "postgres"))]
         scheme if POSTGRES.contains(&scheme) => {
             Err(Error::invalid("this build has no PostgreSQL store; enable the feature `postgres`"))
@@ -140,13 +140,14 @@ pub fn hide_secrets(url: &str) -> String {
 }
 
 /// What may be shown of the options of servers.
-const HARMLESS: [&str; 16] = [
+const HARMLESS: [&str; 17] = [
     "namespace",
     "db",
     "user",
     "ca",
     "cert",
     "compat",
+    "table",
     "restart_guard",
     "max_ttl",
     "wait_replicas",
@@ -198,6 +199,7 @@ mod tests {
             ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
             ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
             ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),
+            ("mysql://u:hunter2@h/db?compat=shedlock&table=x", "mysql://u:***@h/db?compat=shedlock&table=x"),
         ] {
             assert_eq!(hide_secrets(url), shown);
         }
