@@ -117,6 +117,21 @@ mod in_postgres {
 
     conformance!(postgres, shared Postgres::start(), |server: &Postgres, namespaces| shared(&server.url(), namespaces));
 
+    /// A server with ShedLock's table.
+    fn beside_shedlock() -> Postgres {
+        let server = Postgres::start();
+        server.sql(
+            "create table shedlock(name varchar(64) primary key, lock_until timestamp not null, \
+             locked_at timestamp not null, locked_by varchar(255) not null)",
+        );
+        server
+    }
+
+    conformance!(postgres_beside_shedlock, plain shared beside_shedlock(), |server: &Postgres, _: [&str; 2]| {
+        let store = leasehold::stores::open(&format!("{}?compat=shedlock", server.url()));
+        Subject::new(store.expect("the URL is right"))
+    });
+
     /// A pooler, and the server behind it.
     fn pooled(mode: PoolMode) -> (PgBouncer, Postgres) {
         let server = Postgres::start();
@@ -148,9 +163,26 @@ mod in_postgres {
 
 #[cfg(feature = "mysql")]
 mod in_mysql {
+    use leasehold_testkit::conformance::Subject;
     use leasehold_testkit::servers::MariaDb;
 
     use super::*;
 
     conformance!(mariadb, shared MariaDb::start(), |server: &MariaDb, namespaces| shared(&server.url(), namespaces));
+
+    /// A server with ShedLock's table.
+    fn beside_shedlock() -> MariaDb {
+        let server = MariaDb::start();
+        server.sql(
+            "create table jobs.shedlock(name varchar(64) not null, lock_until timestamp(3) not null, \
+             locked_at timestamp(3) not null default current_timestamp(3), locked_by varchar(255) not null, \
+             primary key (name))",
+        );
+        server
+    }
+
+    conformance!(mariadb_beside_shedlock, plain shared beside_shedlock(), |server: &MariaDb, _: [&str; 2]| {
+        let store = leasehold::stores::open(&format!("{}?compat=shedlock", server.url()));
+        Subject::new(store.expect("the URL is right"))
+    });
 }

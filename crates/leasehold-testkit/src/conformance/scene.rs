@@ -21,7 +21,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// A name that no other run of any case uses.
 pub(super) fn fresh_name(case: &str) -> LockName {
-    name(&format!("conformance {case} {}", HolderId::fresh()))
+    name(&format!("{case} {}", HolderId::fresh()))
 }
 
 pub(super) fn name(text: &str) -> LockName {

@@ -62,9 +62,9 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         #[cfg(feature = "etcd")]
         Some("etcd") => Ok(Arc::new(etcd::Etcd::open(url)?)),
         #[cfg(feature = "mysql")]
-        Some("mysql") => Ok(Arc::new(mysql::MySql::open(url)?)),
+        Some("mysql") => mysql::open(url),
         #[cfg(feature = "postgres")]
-        Some("postgres") => Ok(Arc::new(postgres::Postgres::open(url)?)),
+        Some("postgres") => postgres::open(url),
         #[cfg(feature = "redis")]
         Some("redis") => Ok(Arc::new(redis::Redis::open(url)?)),
         #[cfg(feature = "sqlite")]

@@ -52,13 +52,14 @@ pub fn hide_secrets(url: &str) -> String {
 }
 
 /// What may be shown of the options of servers.
-const HARMLESS: [&str; 16] = [
+const HARMLESS: [&str; 17] = [
     "namespace",
     "db",
     "user",
     "ca",
     "cert",
     "compat",
+    "table",
     "restart_guard",
     "max_ttl",
     "wait_replicas",
@@ -99,6 +100,7 @@ mod tests {
             ("mysql://bob:hunter2@h/db?namespace=x&pw=hunter2", "mysql://bob:***@h/db?namespace=x&pw=***"),
             ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob@h/db?ca=/x&password_file=***"),
             ("mysql://bob@h/db?socket=/x&ssl-mode=required", "mysql://bob@h/db?socket=/x&ssl-mode=required"),
+            ("mysql://u:hunter2@h/db?compat=shedlock&table=x", "mysql://u:***@h/db?compat=shedlock&table=x"),
             ("etcd://bob@a:1,b:2", "etcd://bob@a:1,b:2"),
             ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
             ("etcd://bob:hunter2@a:1,b:2?compat=etcdctl", "etcd://bob:***@a:1,b:2?compat=etcdctl"),

@@ -17,6 +17,8 @@ import redis
 import redis.asyncio
 import redis_lock
 
+from shedlock import ShedLock
+
 TTL = 20_000
 LONG = 120_000
 
@@ -140,6 +142,9 @@ def main(library, url):
         "redis-py-async": RedisPyAsync,
         "python-redis-lock": PythonRedisLock,
         "pottery": Pottery,
+        "shedlock": ShedLock,
+        "shedlock-seoul": lambda url: ShedLock(url, "Asia/Seoul"),
+        "shedlock-new-york": lambda url: ShedLock(url, "America/New_York"),
     }
     peer = peers[library](url)
     for line in sys.stdin:

@@ -1,23 +1,42 @@
 //! What is asked of the server.
 
-use sqlx::Arguments;
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use futures_util::TryStreamExt;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
+
+use sqlx::{Arguments, AssertSqlSafe, Either, Executor};
 
 use super::fault::Fault;
 
 /// The rows of all results, in order.
-pub(super) type Rows = Vec<MySqlRow>;
+#[derive(Default)]
+pub(super) struct Rows {
+    rows: Vec<MySqlRow>,
+    /// How many rows of a table a statement found to be written, or wrote.
+    pub affected: u64,
+}
+
+impl Deref for Rows {
+    type Target = [MySqlRow];
+
+    fn deref(&self) -> &[MySqlRow] {
+        &self.rows
+    }
+}
 
 /// A statement and its arguments.
 #[derive(Clone)]
 pub(super) struct Call {
-    sql: &'static str,
+    sql: Cow<'static, str>,
     arguments: MySqlArguments,
 }
 
 impl Call {
-    pub fn new(sql: &'static str) -> Self {
-        Self { sql, arguments: MySqlArguments::default() }
+    /// A statement of ours: what others say goes into its arguments.
+    pub fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        Self { sql: sql.into(), arguments: MySqlArguments::default() }
     }
 
     /// Bytes that are compared as they are.
@@ -45,6 +64,14 @@ impl Call {
     /// Asks, over a connection that nothing else is asked over meanwhile. Must not be dropped half-way: the next one
     /// would read this one's answer.
     pub async fn run(self, db: &mut MySqlConnection) -> Result<Rows, Fault> {
-        Ok(sqlx::query_with(self.sql, self.arguments).fetch_all(db).await?)
+        let mut answer = Rows::default();
+        let mut parts = db.fetch_many(sqlx::query_with(AssertSqlSafe(self.sql), self.arguments));
+        while let Some(part) = parts.try_next().await? {
+            match part {
+                Either::Left(done) => answer.affected += done.rows_affected(),
+                Either::Right(row) => answer.rows.push(row),
+            }
+        }
+        Ok(answer)
     }
 }

@@ -132,7 +132,7 @@ impl Owner {
             return Ok(session);
         }
         let session = Session::open(&self.site.options, self.given_up.as_ref(), self.lacks).await?;
-        *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.home.clone());
+        *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = session.home.clone();
         (self.given_up, self.lacks) = (None, false);
         Ok(session)
     }

@@ -9,12 +9,13 @@ mod call;
 mod doctor;
 mod fault;
 mod lane;
+mod lanes;
 mod options;
 mod schema;
 mod session;
+mod shedlock;
 mod tls;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,18 +23,16 @@ use futures_util::future::BoxFuture;
 
 use self::call::{Call, Rows};
 use self::fault::Fault;
-use self::lane::{Lane, Site};
+use self::lane::Site;
+use self::lanes::Lanes;
 use self::options::Options;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Said, Shown};
-
-/// How many connections one handle has at the most: claims for different names go side by side, so that they share the
-/// disk's syncs.
-const LANES: usize = 4;
 
 /// The longest label that there is room for, in characters.
 const LABEL: usize = 255;
@@ -61,10 +60,20 @@ const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestam
 /// | `ca=FILE` | who signs the server, beside those whom the system trusts |
 /// | `cert=FILE&key=FILE` | what we show the server |
 ///
-/// Tables and procedures are made at the first use, if they aren't there and the user may make them.
+/// With `compat=shedlock` the locks are in ShedLock's table, or another one with its columns (`table=NAME`);
+/// [`stores::open`](crate::stores::open) opens that. Our own tables and procedures are made at the first use, if they aren't there and the user may make them.
 pub struct MySql {
     site: Arc<Site>,
-    lanes: Vec<Lane>,
+    lanes: Lanes,
+}
+
+/// The store that `url` names: in tables of ours, or in ShedLock's.
+pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let options = Options::parse(url)?;
+    let Some(table) = options.shedlock.clone() else {
+        return Ok(Arc::new(MySql::with(Arc::new(Site { options, home: Mutex::default() }))));
+    };
+    Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))))
 }
 
 impl MySql {
@@ -73,12 +82,15 @@ impl MySql {
     /// # Errors
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
-        Ok(Self::with(Arc::new(Site { options: Options::parse(url)?, home: Mutex::default() })))
+        let options = Options::parse(url)?;
+        if options.shedlock.is_some() {
+            return Err(Error::invalid(format!("{:?} has compat, which leasehold::stores::open opens", options.shown)));
+        }
+        Ok(Self::with(Arc::new(Site { options, home: Mutex::default() })))
     }
 
     fn with(site: Arc<Site>) -> Self {
-        let lanes = (0..LANES).map(|_| Lane::new(Arc::clone(&site))).collect();
-        Self { site, lanes }
+        Self { lanes: Lanes::to(&site), site }
     }
 
     /// The statements that make the tables and procedures of the database that `url` names, for MySQL's or MariaDB's own
@@ -87,7 +99,11 @@ impl MySql {
     /// # Errors
     /// `Invalid`: the URL is wrong.
     pub fn migration(url: &str) -> Result<String> {
-        Options::parse(url).map(|options| schema::print(&options.database))
+        let Options { database, shedlock, .. } = Options::parse(url)?;
+        Ok(match shedlock {
+            None => schema::print(&database),
+            Some(table) => shedlock::print(&database, &table),
+        })
     }
 
     /// A call that begins with a name.
@@ -97,10 +113,7 @@ impl MySql {
 
     /// Asks for a name, behind all that was asked for it before.
     async fn ask(&self, name: &LockName, call: Call) -> Result<Rows> {
-        let mut hasher = DefaultHasher::new();
-        name.hash(&mut hasher);
-        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0);
-        self.lanes[lane].ask(call).await.map_err(|fault| self.told(fault))
+        self.lanes.ask_for(name.as_str(), call).await.map_err(|fault| self.told(fault))
     }
 
     fn told(&self, fault: Fault) -> Error {
@@ -129,7 +142,7 @@ impl MySql {
 
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let call = Call::new(RENEW).bytes(self.site.options.namespace.as_str()).text(&batch::json(leases));
-        match self.lanes[0].ask(call).await.and_then(|rows| answer::digits(&rows)) {
+        match self.lanes.ask(call).await.and_then(|rows| answer::digits(&rows)) {
             Ok(digits) if digits.len() == leases.len() => {
                 digits.into_iter().map(|digit| sql::renewal(digit).ok_or_else(|| self.busy())).collect()
             }
@@ -230,7 +243,7 @@ impl Store for MySql {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async {
             let call = Call::new(LIST).bytes(self.site.options.namespace.as_str());
-            let listed = self.lanes[0].ask(call).await.and_then(|rows| answer::listed(&rows));
+            let listed = self.lanes.ask(call).await.and_then(|rows| answer::listed(&rows));
             listed.map_err(|fault| self.told(fault))?.into_iter().map(Shown::holding).collect()
         })
     }
@@ -246,7 +259,7 @@ impl Store for MySql {
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(async {
-            let time = self.lanes[0].ask(Call::new(TIME)).await.and_then(|rows| answer::number(&rows));
+            let time = self.lanes.ask(Call::new(TIME)).await.and_then(|rows| answer::number(&rows));
             time.map(sql::span).map_err(|fault| self.told(fault))
         })
     }

@@ -7,11 +7,14 @@ use super::tls::{Mode, Tls};
 use crate::error::{Error, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
-use crate::stores::sql::{Host, Password, Tls as Files, Url};
+use crate::stores::sql::{Host, Password, Tls as Files, Url, shedlock};
 
-const ALL: &str = "namespace, socket, password_file, ssl-mode, ca, cert, key";
+const ALL: &str = "namespace, compat, table, socket, password_file, ssl-mode, ca, cert, key";
 
 const PORT: u16 = 3306;
+
+/// The longest name of a table, in bytes, whatever its characters.
+const LONGEST_TABLE: usize = 64;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -22,6 +25,8 @@ pub(super) struct Options {
     pub database: String,
     pub tls: Tls,
     pub namespace: Namespace,
+    /// The name of ShedLock's table, if that is where the locks are.
+    pub shedlock: Option<String>,
     /// The URL, fit to be shown.
     pub shown: String,
 }
@@ -37,6 +42,7 @@ pub(super) enum Place {
 #[derive(Default)]
 struct Given {
     namespace: Option<Namespace>,
+    shedlock: shedlock::Given,
     socket: Option<PathBuf>,
     password_file: Option<PathBuf>,
     mode: Option<Mode>,
@@ -65,6 +71,7 @@ impl Options {
             password: given.password(url.password)?,
             tls: given.tls(&place)?,
             place,
+            shedlock: given.shedlock()?,
             namespace: given.namespace.unwrap_or_default(),
             shown: shown.to_owned(),
         })
@@ -77,6 +84,8 @@ impl Given {
             "namespace" => {
                 self.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
+            "compat" => self.shedlock.compat = Some(value),
+            "table" => self.shedlock.table = Some(value),
             "socket" => self.socket = Some(value.into()),
             "password_file" => self.password_file = Some(value.into()),
             "ssl-mode" => self.mode = Some(Mode::read(&value)?),
@@ -86,6 +95,17 @@ impl Given {
             _ => return Err(format!("has an option {option:?}, which a MySQL store has not; it has {ALL}")),
         }
         Ok(())
+    }
+
+    /// The name of ShedLock's table, if that is where the locks are.
+    fn shedlock(&mut self) -> Result<Option<String>, String> {
+        let table = std::mem::take(&mut self.shedlock).table(self.namespace.is_some())?;
+        let is_none =
+            |table: &String| table.is_empty() || table.len() > LONGEST_TABLE || table.contains(char::is_control);
+        if let Some(table) = table.as_ref().filter(|table| is_none(table)) {
+            return Err(format!("has table={table:?}, which is no name of a table"));
+        }
+        Ok(table)
     }
 
     fn place(&mut self, hosts: &[Host]) -> Result<Place, String> {
@@ -157,6 +177,9 @@ mod tests {
         assert_eq!(options.place, Place::Unix("/run/a b.sock".into()));
         assert!(matches!(options.password, Password::InFile(_)));
         assert_eq!(options.tls.mode, Mode::Disabled);
+        assert_eq!(options.shedlock, None);
+        let options = Options::parse("mysql://bob@h/app?compat=shedlock").unwrap();
+        assert_eq!(options.shedlock.as_deref(), Some("shedlock"));
         let options = Options::parse("mysql://bob@[::1]/app?ssl-mode=VERIFY_CA").unwrap();
         assert_eq!((options.place, options.tls.mode), (Place::Tcp("::1".into(), 3306), Mode::VerifyCa));
     }
@@ -171,9 +194,12 @@ mod tests {
             ("mysql://:hunter2@h/app", "names no user"),
             ("mysql://bob:hunter2@h", "names no database"),
             ("mysql://bob:hunter2@h/a/b", "names no database"),
-            ("mysql://bob:hunter2@h/app?naemspace=x", "it has namespace, socket, "),
+            ("mysql://bob:hunter2@h/app?naemspace=x", "it has namespace, compat, "),
             ("mysql://bob:hunter2@h/app?mode=advisory", "has an option \"mode\""),
-            ("mysql://bob:hunter2@h/app?compat=shedlock", "has an option \"compat\""),
+            ("mysql://bob:hunter2@h/app?compat=quartz", "known is shedlock"),
+            ("mysql://bob:hunter2@h/app?table=x", "is for compat=shedlock"),
+            ("mysql://bob:hunter2@h/app?compat=shedlock&table=", "no name of a table"),
+            ("mysql://bob:hunter2@h/app?compat=shedlock&namespace=x", "no room beside compat"),
             ("mysql://bob:hunt%4r2@h/app", "has a % that"),
             ("mysql://bob:hunter2@h/app?namespace=", "is wrong"),
             ("mysql://bob:hun?ter2@h/app", "is written %3F"),

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::{Options, Place};
-use super::schema;
+use super::{schema, shedlock};
 use crate::error::ErrorKind;
 use crate::stores::sql::Password;
 
@@ -35,8 +35,8 @@ const SETTINGS: &str = "
 pub(super) struct Session {
     db: MySqlConnection,
     identity: Identity,
-    /// Which tables it has.
-    pub home: String,
+    /// Which tables it has, if they are ours.
+    pub home: Option<String>,
     used: Instant,
 }
 
@@ -60,7 +60,7 @@ impl Session {
         let identity = tokio::time::timeout(PATIENCE, introduced).await.map_err(late)??;
         let identity = identity.unwrap_or(Identity { id: 0, host: String::new() });
         // Others may be making the tables at this moment.
-        let home = tokio::time::timeout(SILENCE, schema::prepare(&mut db, lacks)).await.map_err(late)??;
+        let home = tokio::time::timeout(SILENCE, prepare(&mut db, options, lacks)).await.map_err(late)??;
         let mut session = Self { db, identity, home, used: Instant::now() };
         if let Some(before) = before {
             session.end(before).await?;
@@ -113,6 +113,14 @@ impl Session {
 impl Identity {
     fn read(row: &MySqlRow) -> Result<Self, sqlx::Error> {
         Ok(Self { id: row.try_get(0)?, host: row.try_get(1)? })
+    }
+}
+
+/// Sees to it that the tables are there; which ones they are, if they are ours.
+async fn prepare(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<Option<String>, Fault> {
+    match &options.shedlock {
+        None => schema::prepare(db, lacks).await.map(Some),
+        Some(table) => shedlock::check(db, table).await.map(|_| None),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 use super::fault::Fault;
 use super::options::{Options, PATIENCE};
 use super::statements::Statements;
-use super::{schema, tls};
+use super::{schema, shedlock, tls};
 use crate::error::ErrorKind;
 
 /// How long tables may take to be made. All who come first wait for one of them to do it.
@@ -82,8 +82,11 @@ impl Server {
         if self.prepared.load(Ordering::Acquire) {
             return Ok(());
         }
-        let home = schema::prepare(client, &self.options).await.map_err(as_unsent)?;
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(home);
+        let home = match &self.options.shedlock {
+            None => schema::prepare(client, &self.options).await.map(Some),
+            Some(table) => shedlock::check(client, table).await.map(|()| None),
+        };
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = home.map_err(as_unsent)?;
         self.prepared.store(true, Ordering::Release);
         Ok(())
     }

@@ -11,6 +11,7 @@ mod link;
 mod options;
 mod rows;
 mod schema;
+mod shedlock;
 mod statements;
 mod tls;
 
@@ -31,10 +32,13 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Said, Tls};
 
 /// How long somebody who begins to wait waits to be heard of: messages that come sooner are heard.
 const SOON: Duration = Duration::from_millis(800);
+
+const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
 
 /// A store in tables of a PostgreSQL database.
 ///
@@ -51,13 +55,21 @@ const SOON: Duration = Duration::from_millis(800);
 /// | `ca=FILE` | who signs the server, instead of whom the system trusts; asks for TLS |
 /// | `cert=FILE`, `key=FILE` | what we show the server |
 ///
-/// Files are in PEM, and are read for each connection. The tables are made when they are first used, if the role may
+/// Files are in PEM, and are read for each connection. With `compat=shedlock` the locks are in ShedLock's table, or
+/// another one with its columns (`table=NAME`); [`stores::open`](crate::stores::open) opens that. Our own tables are made when they are first used, if the role may
 /// do that; [`migration`](Self::migration) is what somebody else has to run, if not.
 pub struct Postgres {
     server: Arc<Server>,
     link: Arc<Link>,
     bells: Arc<Bells>,
     ears: Arc<Ears>,
+}
+
+/// The store that `url` names: in tables of ours, or in ShedLock's.
+pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let options = Options::parse(url)?;
+    let Some(table) = options.shedlock.clone() else { return Ok(Arc::new(Postgres::with(options))) };
+    Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))))
 }
 
 impl Postgres {
@@ -67,13 +79,20 @@ impl Postgres {
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         let options = Options::parse(url)?;
+        if options.shedlock.is_some() {
+            return Err(Error::invalid(format!("{:?} has compat, which leasehold::stores::open opens", options.shown)));
+        }
+        Ok(Self::with(options))
+    }
+
+    fn with(options: Options) -> Self {
         if options.tls.is_some() {
             Tls::provide();
         }
         let (server, bells) = (Arc::new(Server::new(options)), Arc::<Bells>::default());
         let ears = Arc::new(Ears::new(Arc::clone(&server), Arc::clone(&bells)));
         let link = Arc::new(Link::new(Arc::clone(&server), "locks"));
-        Ok(Self { server, link, bells, ears })
+        Self { server, link, bells, ears }
     }
 
     /// The statements that make the tables and procedures of the database that `url` names, for `psql` and the like.
@@ -82,7 +101,8 @@ impl Postgres {
     /// # Errors
     /// `Invalid`: the URL is wrong.
     pub fn migration(url: &str) -> Result<String> {
-        Options::parse(url).map(|options| schema::whole(&options))
+        let options = Options::parse(url)?;
+        Ok(options.shedlock.as_deref().map_or_else(|| schema::whole(&options), shedlock::whole))
     }
 
     fn namespace(&self) -> &str {
@@ -235,8 +255,7 @@ impl Postgres {
     }
 
     async fn now(&self) -> Result<Duration> {
-        let statement = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
-        self.ask_for(statement, &[], |row| row.try_get(0).map(sql::span)).await
+        self.ask_for(TIME, &[], |row| row.try_get(0).map(sql::span)).await
     }
 }
 
@@ -326,7 +345,7 @@ impl Store for Postgres {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async move {
-            doctor::diagnose(&self.server, &self.ears, &self.link).await.map_err(|fault| self.told(fault))
+            doctor::diagnose(&self.server, Some((&self.ears, &self.link))).await.map_err(|fault| self.told(fault))
         })
     }
 

@@ -9,7 +9,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
-use crate::stores::sql::{Host, Password, Tls, Url};
+use crate::stores::sql::{Host, Password, Tls, Url, shedlock};
 
 /// How long a connection may take to be made.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,11 +19,10 @@ const GONE: Duration = Duration::from_secs(10);
 
 const PORT: u16 = 5432;
 
-const ALL: &str =
-    "namespace, schema, host, port, user, password, password_file, sslmode, ca, cert, key, target_session_attrs";
+const ALL: &str = "namespace, schema, compat, table, host, port, user, password, password_file, sslmode, ca, cert, key, target_session_attrs";
 
-/// The longest name of a schema, in bytes.
-const LONGEST_SCHEMA: usize = 63;
+/// The longest name of a schema or table, in bytes.
+const LONGEST_NAME: usize = 63;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -37,6 +36,8 @@ pub(super) struct Options {
     pub namespace: Namespace,
     /// Where the tables are, as a quoted identifier.
     pub schema: String,
+    /// ShedLock's table, if that is where the locks are: quoted, its schema before it.
+    pub shedlock: Option<String>,
     /// The URL, fit to be shown.
     pub shown: String,
 }
@@ -46,6 +47,7 @@ pub(super) struct Options {
 struct Given {
     namespace: Option<Namespace>,
     schema: Option<String>,
+    shedlock: shedlock::Given,
     sslmode: Option<String>,
     tls: Tls,
     cert: Option<PathBuf>,
@@ -70,6 +72,7 @@ impl Options {
             tls: None,
             namespace: Namespace::default(),
             schema: String::new(),
+            shedlock: None,
             shown: shown.to_owned(),
         };
         for (option, value) in url.options {
@@ -78,7 +81,10 @@ impl Options {
         if options.hosts.is_empty() {
             return Err("names no host; write postgres://host/database, or ?host=/run/postgresql for a socket".into());
         }
-        options.schema = quoted(given.schema.as_deref().unwrap_or("public"))?;
+        options.schema = quoted(given.schema.as_deref().unwrap_or("public"), "schema")?;
+        let table = std::mem::take(&mut given.shedlock).table(given.namespace.is_some())?;
+        let table = table.map(|table| quoted(&table, "table")).transpose()?;
+        options.shedlock = table.map(|table| format!("{}.{table}", options.schema));
         options.tls = given.tls()?;
         if options.tls.is_some() && options.hosts.iter().any(Host::is_socket) {
             return Err("asks for TLS over a Unix socket, which the server doesn't speak; leave it out".into());
@@ -93,6 +99,8 @@ impl Options {
                 given.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
             "schema" => given.schema = Some(value),
+            "compat" => given.shedlock.compat = Some(value),
+            "table" => given.shedlock.table = Some(value),
             "host" if !self.hosts.is_empty() => return Err("names its host twice".into()),
             "host" => self.hosts = value.split(',').map(Host::read).collect::<Result<_, _>>()?,
             "port" => self.port = Some(Host::port(&value)?),
@@ -182,11 +190,11 @@ impl Given {
 }
 
 /// As an identifier that stands for itself.
-fn quoted(schema: &str) -> Result<String, String> {
-    if schema.is_empty() || schema.len() > LONGEST_SCHEMA || schema.chars().any(char::is_control) {
-        return Err(format!("has schema={schema:?}, which is no name of a schema"));
+fn quoted(name: &str, what: &str) -> Result<String, String> {
+    if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
+        return Err(format!("has {what}={name:?}, which is no name of a {what}"));
     }
-    Ok(format!("\"{}\"", schema.replace('"', "\"\"")))
+    Ok(format!("\"{}\"", name.replace('"', "\"\"")))
 }
 
 #[cfg(test)]
@@ -213,6 +221,10 @@ mod tests {
         assert_eq!(config.get_ports(), [5433]);
         assert_eq!(config.get_hosts(), [tokio_postgres::config::Host::Unix("/run/postgresql".into())]);
         assert_eq!(read("postgres://h/jobs").schema, "\"public\"");
+        assert_eq!(read("postgres://h/jobs").shedlock, None);
+        let table = |query| read(&format!("postgres://h/jobs?compat=shedlock{query}")).shedlock.unwrap();
+        assert_eq!(table(""), "\"public\".\"shedlock\"");
+        assert_eq!(table("&table=Lo\"cks&schema=app"), "\"app\".\"Lo\"\"cks\"");
     }
 
     #[test]
@@ -240,7 +252,10 @@ mod tests {
             ("postgres:///jobs?host=/run&sslmode=require", "Unix socket"),
             ("postgres://h/jobs?host=/run", "twice"),
             ("postgres://h/jobs?mode=advisory", "option \"mode\""),
-            ("postgres://h/jobs?compat=shedlock", "option \"compat\""),
+            ("postgres://h/jobs?compat=quartz", "known is shedlock"),
+            ("postgres://h/jobs?table=shedlock", "is for compat=shedlock"),
+            ("postgres://h/jobs?compat=shedlock&table=", "no name of a table"),
+            ("postgres://h/jobs?compat=shedlock&namespace=x", "no room beside compat"),
             ("postgres://h/jobs?target_session_attrs=standby", "read-write"),
             ("postgres://h/jobs?schema=", "schema"),
             ("postgres://h/jobs?namespace=", "namespace"),

@@ -16,6 +16,7 @@ mod acquired;
 mod asked;
 pub(super) mod clock;
 mod password;
+pub(super) mod shedlock;
 mod shown;
 mod tls;
 mod url;

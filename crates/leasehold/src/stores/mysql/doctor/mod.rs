@@ -3,6 +3,7 @@
 mod replication;
 mod rights;
 mod settings;
+mod shedlock;
 mod tables;
 
 use std::collections::HashMap;
@@ -70,8 +71,13 @@ async fn examine(options: &Options) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![Finding::fine("server", options.shown.clone()), settings::version(&patient)];
     findings.push(settings::way(&mut patient).await);
     findings.extend(settings::role(&patient));
-    findings.extend(tables::findings(&mut patient).await);
-    findings.extend(rights::findings(&mut patient).await);
+    match &options.shedlock {
+        None => {
+            findings.extend(tables::findings(&mut patient).await);
+            findings.extend(rights::findings(&mut patient).await);
+        }
+        Some(table) => findings.extend(shedlock::findings(&mut patient, table).await),
+    }
     findings.extend(settings::findings(&patient));
     findings.extend(replication::findings(&mut patient).await);
     findings.extend(times(&mut patient).await);

@@ -31,7 +31,8 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     for (table, cost) in TABLES {
-        let missing = missing(patient, table).await.join(", ");
+        let missing =
+            missing(patient, &format!("leasehold_{table}"), &["select", "insert", "update", "delete"]).await.join(", ");
         if !missing.is_empty() {
             let message = format!("this user has no right to {missing} on leasehold_{table}: {cost}");
             findings.push(Finding::problem("rights", message, format!("grant {missing} on leasehold_{table} to it")));
@@ -47,14 +48,18 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
     findings
 }
 
-async fn missing(patient: &mut Patient<'_>, table: &str) -> Vec<&'static str> {
+/// Which of the `rights` on a table it hasn't got.
+pub(super) async fn missing(patient: &mut Patient<'_>, table: &str, rights: &[&str]) -> Vec<&'static str> {
     let mut missing = Vec::new();
     for (right, statement) in [
-        ("select", "select 1 from leasehold_TABLE limit 0"),
-        ("insert", "insert into leasehold_TABLE select * from leasehold_TABLE where 1 = 0"),
-        ("update", "update leasehold_TABLE set name = name where 1 = 0"),
-        ("delete", "delete from leasehold_TABLE where 1 = 0"),
+        ("select", "select 1 from TABLE limit 0"),
+        ("insert", "insert into TABLE select * from TABLE where 1 = 0"),
+        ("update", "update TABLE set name = name where 1 = 0"),
+        ("delete", "delete from TABLE where 1 = 0"),
     ] {
+        if !rights.contains(&right) {
+            continue;
+        }
         let tried = patient.ask(&statement.replace("TABLE", table)).await;
         if tried.is_err_and(|number| DENIED.contains(&number)) {
             missing.push(right);

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::super::TIME;
 use super::Patient;
 use crate::finding::Finding;
 use crate::stores::sql::{self, clock};
@@ -10,7 +11,7 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let (mut trips, mut shown) = (Vec::new(), 0);
     for _ in 0..clock::TRIPS {
         let began = Instant::now();
-        let micros = patient.ask_for::<i64>("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
+        let micros = patient.ask_for::<i64>(TIME).await;
         let Some(micros) = micros else { return Vec::new() };
         trips.push(began.elapsed());
         shown = micros;

@@ -4,6 +4,7 @@ mod clock;
 mod replication;
 mod rights;
 mod settings;
+mod shedlock;
 mod tables;
 
 use std::time::Duration;
@@ -51,13 +52,13 @@ impl Patient<'_> {
     }
 }
 
-/// What there is to say; an error only if it can't be asked.
-pub(super) async fn diagnose(server: &Server, ears: &Ears, link: &Link) -> Result<Vec<Finding>, Fault> {
+/// What there is to say; `ours` is what uses tables of ours, if any are used. An error only if it can't be asked.
+pub(super) async fn diagnose(server: &Server, ours: Option<(&Ears, &Link)>) -> Result<Vec<Finding>, Fault> {
     let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
-    tokio::time::timeout(PATIENCE, examine(server, ears, link)).await.map_err(late)?
+    tokio::time::timeout(PATIENCE, examine(server, ours)).await.map_err(late)?
 }
 
-async fn examine(server: &Server, ears: &Ears, link: &Link) -> Result<Vec<Finding>, Fault> {
+async fn examine(server: &Server, ours: Option<(&Ears, &Link)>) -> Result<Vec<Finding>, Fault> {
     let (client, mut unasked) = server.connect("doctor").await?;
     tokio::spawn(async move { while unasked.next().await.is_some_and(|said| said.is_ok()) {} });
     let patient = Patient { client, options: &server.options };
@@ -68,16 +69,25 @@ async fn examine(server: &Server, ears: &Ears, link: &Link) -> Result<Vec<Findin
         findings.push(standby);
         return Ok(findings);
     }
-    findings.extend(rights::findings(&patient).await);
-    findings.extend(tables::findings(&patient).await);
-    if tables::are_usable(&findings) {
-        ears.open(link).await;
-        findings.push(wake_ups(ears));
-    }
+    findings.extend(match ours {
+        Some((ears, link)) => of_ours(&patient, ears, link).await,
+        None => shedlock::findings(&patient).await,
+    });
     findings.extend(settings::findings(&patient).await);
     findings.extend(replication::findings(&patient).await);
     findings.extend(clock::findings(&patient).await);
     Ok(findings)
+}
+
+/// The tables of ours, and who hears of them.
+async fn of_ours(patient: &Patient<'_>, ears: &Ears, link: &Link) -> Vec<Finding> {
+    let mut findings = rights::findings(patient).await;
+    findings.extend(tables::findings(patient).await);
+    if tables::are_usable(&findings) {
+        ears.open(link).await;
+        findings.push(wake_ups(ears));
+    }
+    findings
 }
 
 fn wake_ups(ears: &Ears) -> Finding {

@@ -46,7 +46,7 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     findings
 }
 
-async fn missing<'a>(patient: &Patient<'_>, table: &String, rights: &'a str) -> Vec<&'a str> {
+pub(super) async fn missing<'a>(patient: &Patient<'_>, table: &String, rights: &'a str) -> Vec<&'a str> {
     let mut missing = Vec::new();
     for right in rights.split(',') {
         let row = patient.ask("select has_table_privilege($1, $2)", &[(table, Type::TEXT), (&right, Type::TEXT)]).await;

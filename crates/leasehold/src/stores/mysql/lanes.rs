@@ -1,0 +1,34 @@
+//! Which connection a name is asked for over.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::call::{Call, Rows};
+use super::fault::Fault;
+use super::lane::{Lane, Site};
+
+/// How many connections one handle has at the most: claims for different names go side by side, so that they share the
+/// disk's syncs.
+const LANES: usize = 4;
+
+/// The lanes of a handle.
+pub(super) struct Lanes(Vec<Lane>);
+
+impl Lanes {
+    pub fn to(site: &Arc<Site>) -> Self {
+        Self((0..LANES).map(|_| Lane::new(Arc::clone(site))).collect())
+    }
+
+    /// Asks what has to do with no name.
+    pub async fn ask(&self, call: Call) -> Result<Rows, Fault> {
+        self.0[0].ask(call).await
+    }
+
+    /// Asks for a name, behind all that was asked for it before.
+    pub async fn ask_for(&self, name: &str, call: Call) -> Result<Rows, Fault> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0);
+        self.0[lane].ask(call).await
+    }
+}
