@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::store::{Tables, Traits, WakeUps};
 use leasehold::{
-    Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
-    Revoke, Store,
+    Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
+    Renewal, Result, Revoke, Store,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -55,6 +55,7 @@ struct Script {
     next: BTreeMap<Operation, VecDeque<Fault>>,
     always: BTreeMap<Operation, Fault>,
     calls: BTreeMap<Operation, u64>,
+    bound: Option<Bound>,
 }
 
 /// The calls of a [`Store`].
@@ -129,6 +130,11 @@ impl Faults {
     /// Subscriptions made from now on never ring, until healed: every wake-up is lost.
     pub fn lose_wake_ups(&self) {
         self.script().deaf = true;
+    }
+
+    /// The next grant carries `bound`, as that of a store with an end of its own to set does.
+    pub fn bind_next(&self, bound: Bound) {
+        self.script().bound = Some(bound);
     }
 
     /// How many calls of `operation` there were, whatever became of them.
@@ -256,7 +262,12 @@ impl Store for Faulty {
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(self.answer(Operation::TryAcquire, self.inner.try_acquire(claim)))
+        Box::pin(async {
+            let attempt = self.answer(Operation::TryAcquire, self.inner.try_acquire(claim)).await?;
+            let Attempt::Granted(grant) = attempt else { return Ok(attempt) };
+            let bound = self.strike.iter().find_map(|faults| faults.script().bound.take());
+            Ok(Attempt::Granted(Grant { bound: bound.or(grant.bound), ..grant }))
+        })
     }
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {

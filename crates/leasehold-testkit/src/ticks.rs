@@ -424,9 +424,9 @@ impl Judge {
             Attempt::Granted(grant) => {
                 self.note(due.tick, &format!("{who} is granted it {mode}: {grant:?}"));
                 if self.grants.get(&holder).is_some_and(|known| known.token == grant.token) {
-                    return self.granted_the_same(holder, due, *grant);
+                    return self.granted_the_same(holder, due, grant);
                 }
-                self.granted(holder, due, *grant, alive)
+                self.granted(holder, due, grant, alive)
             }
             Attempt::NotDue(why) => {
                 self.note(due.tick, &format!("{who} is refused it {mode}: {why:?}"));
@@ -439,21 +439,21 @@ impl Judge {
         }
     }
 
-    fn granted_the_same(&mut self, holder: HolderId, due: Due, grant: Grant) -> Result<(), Violation> {
+    fn granted_the_same(&mut self, holder: HolderId, due: Due, grant: &Grant) -> Result<(), Violation> {
         let told = &self.ticks[&due.tick];
         let is_forgotten = told.done || told.given_up;
         let same = self.grants[&holder].attempt == grant.attempt;
         self.holds(due.tick, same || is_forgotten, "the same claim counts another attempt")
     }
 
-    fn granted(&mut self, holder: HolderId, due: Due, grant: Grant, alive: &[HolderId]) -> Result<(), Violation> {
+    fn granted(&mut self, holder: HolderId, due: Due, grant: &Grant, alive: &[HolderId]) -> Result<(), Violation> {
         let told = self.ticks.entry(due.tick).or_default();
         let (done, given_up, begun_once) = (told.done, told.given_up, told.begun_once);
         let runs = told.holder.is_some_and(|last| last != holder && alive.contains(&last));
         let counts = told.begun < grant.attempt && grant.attempt <= told.granted + 1;
         (told.granted, told.holder) = (told.granted + 1, Some(holder));
         let last = std::mem::replace(&mut self.token, grant.token);
-        self.grants.insert(holder, grant);
+        self.grants.insert(holder, grant.clone());
         if let Some(oldest) = grant.gave_up {
             self.note(oldest, "it is given up");
             self.ticks.entry(oldest).or_default().given_up = true;

@@ -99,7 +99,7 @@ impl Guard {
     #[must_use]
     pub fn loss(&self) -> Option<LossReason> {
         if !self.is_valid() && self.hold.loss().is_none() {
-            self.hold.tell(LossReason::Expired); // The keeper has not got to it yet.
+            self.hold.tell(self.hold.how_it_was_lost()); // The keeper has not got to it yet.
         }
         self.hold.loss().cloned()
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::bound::Bound;
 use crate::lease::{Ended, FencingToken, Grant, LeaseKey};
 use crate::lock::Terms;
 use crate::tick::{Tick, Verdict};
@@ -59,6 +60,7 @@ pub(crate) struct Hold {
     at_least_for: Duration,
     progress_within: Option<Duration>,
     valid_until: AtomicU64,
+    pub bound: Option<Bound>,
     touched: AtomicU64,
     /// Where the keeper's schedule has it; written under the schedule's lock only.
     pub due: AtomicU64,
@@ -81,6 +83,7 @@ impl Hold {
             at_least_for: terms.at_least_for,
             progress_within: terms.progress_within,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
+            bound: grant.bound,
             touched: AtomicU64::new(acquired.as_nanos()),
             due: AtomicU64::new(DEAD),
             ended: AtomicBool::new(false),
@@ -91,13 +94,17 @@ impl Hold {
 
     /// Until when it may be believed in; a moment long past if it is dead.
     pub fn valid_until(&self) -> Moment {
-        Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
+        self.bounded(Moment::from_nanos(self.valid_until.load(Ordering::Acquire)))
+    }
+
+    fn bounded(&self, until: Moment) -> Moment {
+        self.bound.as_ref().map_or(until, |bound| until.min(bound.until()))
     }
 
     /// Whether it may be believed in at `now`. Seen invalid once, it is dead.
     pub fn is_valid(&self, now: Moment) -> bool {
         let until = self.valid_until.load(Ordering::Acquire);
-        if now.as_nanos() < until {
+        if now < self.bounded(Moment::from_nanos(until)) {
             return true;
         }
         // Only this value dies: a renewal that came in between has made it valid again, rightly.
@@ -119,6 +126,16 @@ impl Hold {
     /// No longer to be believed in.
     pub fn die(&self) {
         self.valid_until.store(DEAD, Ordering::Release);
+    }
+
+    /// Why it is valid no longer, if nothing else is known.
+    pub fn how_it_was_lost(&self) -> LossReason {
+        if self.is_cut() { LossReason::Gone } else { LossReason::Expired }
+    }
+
+    /// Whether the store has said that it is gone.
+    pub fn is_cut(&self) -> bool {
+        self.bound.as_ref().is_some_and(Bound::is_cut)
     }
 
     /// When the holder has to be told to stop, so that it is gone in time.

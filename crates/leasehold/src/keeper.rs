@@ -180,6 +180,15 @@ impl Keeper {
 
     /// Takes a fresh hold into its care.
     pub fn watch(&self, hold: Arc<Hold>, sent: Moment) {
+        if let Some(bound) = &hold.bound {
+            // Before it is in the schedule: what falls from here on is seen there, or sees it there.
+            let (shared, hold) = (Arc::downgrade(&self.shared), Arc::downgrade(&hold));
+            bound.on_fall(move || {
+                if let (Some(shared), Some(hold)) = (shared.upgrade(), hold.upgrade()) {
+                    shared.look_again(&hold);
+                }
+            });
+        }
         let kept = Kept { renew_at: sent + hold.ttl / 3, hold, in_flight: false, failing: None };
         let mut schedule = self.shared.schedule();
         let due = schedule.insert(kept);
@@ -348,6 +357,9 @@ impl Kept {
     }
 
     fn reason_to_stop(&self, now: Moment) -> Option<LossReason> {
+        if self.hold.is_cut() {
+            return Some(LossReason::Gone);
+        }
         if now >= self.hold.tell_at() {
             return Some(match &self.failing {
                 Some(error) => LossReason::Unreachable(error.clone()),
@@ -367,6 +379,15 @@ impl Kept {
 impl Shared {
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
         lock(&self.schedule)
+    }
+
+    /// A lease ends sooner than it was scheduled for.
+    fn look_again(&self, hold: &Hold) {
+        let mut schedule = self.schedule();
+        if let Some(kept) = schedule.remove(hold) {
+            schedule.insert(kept);
+            self.wake.notify_one();
+        }
     }
 
     /// An observer that panics must not take the keeper along.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
+use crate::bound::Bound;
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::tick::{Due, NotDue, Tick, Verdict};
@@ -142,7 +143,7 @@ pub struct Place {
 /// For the TTL of the waiter's last claim, counted by the store from the release. The waiter counts its validity from
 /// the moment at which that claim was **sent**, which the store gives back: never from a later one, nor from when it
 /// heard of this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOver {
     /// To whom it was given.
     pub holder: HolderId,
@@ -165,7 +166,7 @@ pub enum Attempt {
 }
 
 /// A lock was granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Larger than that of every earlier grant of this name.
     pub token: FencingToken,
@@ -176,6 +177,16 @@ pub struct Grant {
     ///
     /// [`OPEN_TICKS`]: crate::store::OPEN_TICKS
     pub gave_up: Option<Tick>,
+    /// An end beside that of the lease, where the store has one to set.
+    pub bound: Option<Bound>,
+}
+
+impl Grant {
+    /// A plain grant: no tick, no bound.
+    #[must_use]
+    pub fn of(token: FencingToken) -> Self {
+        Self { token, attempt: 0, gave_up: None, bound: None }
+    }
 }
 
 /// Who holds a name, as far as the store knows.

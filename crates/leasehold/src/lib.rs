@@ -63,6 +63,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod blocking;
+mod bound;
 mod error;
 mod event;
 #[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql"))]
@@ -85,6 +86,7 @@ pub mod validity;
 mod wait;
 mod watching;
 
+pub use bound::Bound;
 pub use error::{Applied, Error, ErrorKind, Result};
 pub use event::{Event, Observer};
 pub use finding::{Finding, Severity};

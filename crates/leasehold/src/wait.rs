@@ -255,6 +255,7 @@ impl Acquisition {
             let late = "the store's grant came so late that it is nearly over; the store or this machine is overloaded";
             return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());
         }
+        let gave_up = grant.gave_up;
         let hold = Arc::new(Hold::new(self.key(), grant, &self.terms, now, valid_until));
         let guard = Guard::new(Arc::clone(&self.client), Arc::clone(&hold));
         self.in_store = false; // From here on the guard gives it back, whatever happens.
@@ -265,7 +266,7 @@ impl Acquisition {
             waited: now.since(self.began),
             valid_until,
         });
-        if let Some(tick) = grant.gave_up {
+        if let Some(tick) = gave_up {
             self.client.observe(&Event::GaveUp { name: &hold.key.name, tick });
         }
         // After the event: whoever is told of renewals has been told of the grant before.

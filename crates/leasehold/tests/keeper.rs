@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::stores::Memory;
-use leasehold::{Event, Guard, Lock, Locks, Outcome, Released, Store};
+use leasehold::validity::{BootClock, Clock, Moment};
+use leasehold::{Bound, Event, Guard, Lock, Locks, LossReason, Outcome, Released, Store};
+use leasehold_testkit::Faulty;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -248,4 +250,41 @@ fn a_fork_of_a_client_is_refused_instead_of_left_without_a_keeper() {
             assert!(matches!(status, nix::sys::wait::WaitStatus::Exited(_, 0)), "{status:?}");
         }
     }
+}
+
+#[test]
+fn a_bound_that_is_cut_is_told_at_once() {
+    let store = Faulty::over(store());
+    let faults = store.faults();
+    let locks = Locks::over(Arc::new(store));
+    runtime().block_on(async {
+        let bound = Bound::new(Moment::NEVER);
+        faults.bind_next(bound.clone());
+        let guard = acquired(&locks.lock("job").ttl(3600 * SECOND)).await;
+        assert!(guard.is_valid() && guard.loss().is_none());
+        bound.cut();
+        assert!(!guard.is_valid());
+        assert_eq!(guard.lost().await, LossReason::Gone);
+    });
+}
+
+#[test]
+fn a_bound_that_falls_is_told_the_grace_before_it_and_no_renewal_outlives_it() {
+    const TTL: Duration = Duration::from_secs(2);
+    let store = Faulty::over(store());
+    let faults = store.faults();
+    let locks = Locks::over(Arc::new(store));
+    runtime().block_on(async {
+        let bound = Bound::new(Moment::NEVER);
+        faults.bind_next(bound.clone());
+        let guard = acquired(&locks.lock("job").ttl(TTL).stop_grace(SECOND / 2)).await;
+        let end = BootClock.now() + 3 * TTL;
+        bound.move_to(end);
+        assert_eq!(guard.lost().await, LossReason::Expired);
+        assert!((end - SECOND / 2..end).contains(&BootClock.now()), "renewed until then, told in time");
+        eventually("over at its bound", || !guard.is_valid());
+        assert!(BootClock.now() >= end);
+        bound.move_to(Moment::NEVER);
+        assert!(!guard.is_valid(), "dead is dead");
+    });
 }

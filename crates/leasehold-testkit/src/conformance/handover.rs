@@ -155,7 +155,10 @@ pub async fn a_revocation_hands_over(store: &dyn Store) {
         waiter.waits(store, 1).await?;
         holder.is_revoked(store, Revoke::Now).await;
         let given = waiter.hears(window).await?;
-        ensure!(given.is_some_and(|given| given.holder == waiter.claimant.holder), "it was not handed over: {given:?}");
+        ensure!(
+            given.as_ref().is_some_and(|given| given.holder == waiter.claimant.holder),
+            "it was not handed over: {given:?}"
+        );
         Ok(())
     })
     .await;
@@ -175,7 +178,10 @@ pub async fn the_dead_are_handed_nothing(store: &dyn Store) {
         live.waits(store, 2).await?;
         ensure!(holder.releases(store).await == Release::Released, "the holder did not hold it");
         let given = live.hears(window).await?;
-        ensure!(given.is_some_and(|given| given.holder == live.claimant.holder), "the live one gets it: {given:?}");
+        ensure!(
+            given.as_ref().is_some_and(|given| given.holder == live.claimant.holder),
+            "the live one gets it: {given:?}"
+        );
         Ok(())
     })
     .await;

@@ -436,7 +436,7 @@ fn holders(holding: &Holding) -> Vec<HolderId> {
 }
 
 fn grant(token: FencingToken) -> Grant {
-    Grant { token, attempt: 0, gave_up: None }
+    Grant::of(token)
 }
 
 fn key_of(claim: &Claim) -> LeaseKey {

@@ -261,7 +261,7 @@ impl Entry {
         };
         let to = HandOver { holder: claim.holder, sent, grant: self.grant_to(&claim, now) };
         for bell in self.bells.iter().filter_map(Weak::upgrade) {
-            bell.hand_over(to);
+            bell.hand_over(to.clone());
         }
     }
 
@@ -334,7 +334,7 @@ impl Entry {
 }
 
 fn grant(token: u64, attempt: u32, gave_up: Option<Tick>) -> Grant {
-    Grant { token: FencingToken::new(token), attempt, gave_up }
+    Grant { attempt, gave_up, ..Grant::of(FencingToken::new(token)) }
 }
 
 #[deny(clippy::missing_trait_methods)]

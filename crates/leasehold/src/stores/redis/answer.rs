@@ -155,14 +155,14 @@ fn unreadable(value: &Value) -> Error {
 pub(super) fn attempt(value: Value, claim: &Claim) -> Result<Attempt, Error> {
     if let Value::Int(token) = value {
         let token = FencingToken::new(token.cast_unsigned());
-        return Ok(Attempt::Granted(Grant { token, attempt: 0, gave_up: None }));
+        return Ok(Attempt::Granted(Grant::of(token)));
     }
     let mut fields = Fields::of(value)?;
     Ok(match fields.number()? {
         1 => {
             let token = FencingToken::new(fields.number()?.cast_unsigned());
             let attempt = u32::try_from(fields.number()?).unwrap_or(u32::MAX);
-            Attempt::Granted(Grant { token, attempt, gave_up: fields.maybe_number()?.map(tick) })
+            Attempt::Granted(Grant { attempt, gave_up: fields.maybe_number()?.map(tick), ..Grant::of(token) })
         }
         2 => {
             let (now, ahead) = (fields.number()?, fields.number()?.cast_unsigned());

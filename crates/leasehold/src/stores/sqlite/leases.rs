@@ -435,7 +435,7 @@ fn next_token(last: Option<i64>, floor: Option<i64>) -> Result<i64, Error> {
 }
 
 fn grant(token: i64, attempt: u32, gave_up: Option<Tick>) -> Grant {
-    Grant { token: FencingToken::new(token.cast_unsigned()), attempt, gave_up }
+    Grant { attempt, gave_up, ..Grant::of(FencingToken::new(token.cast_unsigned())) }
 }
 
 fn after(now: i64, span: Duration) -> i64 {

@@ -1,0 +1,110 @@
+//! An end that a store sets to a guard beside the end of its lease.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::validity::Moment;
+
+/// Until when what was granted may be believed in, whatever is left of its lease; the store that granted it moves it.
+///
+/// For what ends otherwise than by time: the session to which a lock is bound, the route over which a store is used.
+/// It travels with the [`Grant`](crate::Grant), belongs to that one alone, and is looked at together with the lease: the
+/// earlier end counts. When it falls the holder is told at once, not at its next renewal. A guard that was once
+/// seen invalid stays so, however late the bound is moved again.
+///
+/// Clones are the same bound.
+#[derive(Debug, Clone)]
+pub struct Bound(Arc<Inner>);
+
+struct Inner {
+    until: AtomicU64,
+    on_fall: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Cut once, for good.
+const CUT: u64 = 0;
+
+impl Bound {
+    /// One that ends at `until`; [`Moment::NEVER`] for one that ends only if it is [cut](Self::cut).
+    #[must_use]
+    pub fn new(until: Moment) -> Self {
+        Self(Arc::new(Inner { until: AtomicU64::new(until.as_nanos()), on_fall: OnceLock::new() }))
+    }
+
+    /// Where it is; a moment long past once it was cut.
+    #[must_use]
+    pub fn until(&self) -> Moment {
+        Moment::from_nanos(self.0.until.load(Ordering::Acquire))
+    }
+
+    /// Moves it, in either direction. False, and without effect, once it was cut.
+    pub fn move_to(&self, until: Moment) -> bool {
+        let moved = |now| (now != CUT).then_some(until.as_nanos().max(CUT + 1));
+        let was = self.0.until.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        if was.is_ok_and(|was| until.as_nanos() < was) {
+            self.tell();
+        }
+        was.is_ok()
+    }
+
+    /// What was granted is gone, now and for good.
+    pub fn cut(&self) {
+        if self.0.until.swap(CUT, Ordering::AcqRel) != CUT {
+            self.tell();
+        }
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.until().as_nanos() == CUT
+    }
+
+    /// Calls `what` each time that it falls. One guard can be told, once: later calls are ignored.
+    pub(crate) fn on_fall(&self, what: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.on_fall.set(Box::new(what));
+    }
+
+    fn tell(&self) {
+        if let Some(tell) = self.0.on_fall.get() {
+            tell();
+        }
+    }
+}
+
+/// Two bounds are equal if they are the same one.
+impl PartialEq for Bound {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Bound {}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn it_tells_of_falls_only_and_stays_cut() {
+        let (bound, told) = (Bound::new(Moment::NEVER), Arc::new(AtomicU32::new(0)));
+        let counter = Arc::clone(&told);
+        bound.on_fall(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let told = || told.load(Ordering::Relaxed);
+        assert!(bound.move_to(Moment::from_nanos(7)) && told() == 1);
+        assert!(bound.move_to(Moment::from_nanos(9)) && told() == 1);
+        assert!(bound.move_to(Moment::from_nanos(0)) && told() == 2 && !bound.is_cut());
+        bound.cut();
+        bound.cut();
+        assert!(told() == 3 && bound.is_cut());
+        assert!(!bound.move_to(Moment::NEVER) && bound.until() == Moment::from_nanos(0));
+    }
+}
