@@ -96,6 +96,9 @@ pub enum Verb {
     /// Examine the store, and say what to mend
     #[command(long_about = DOCTOR, after_long_help = DOCTOR_FOOTER)]
     Doctor(DoctorArgs),
+    /// Make the tables that the store needs, or print them
+    #[command(long_about = MIGRATE, after_long_help = MIGRATE_FOOTER)]
+    Migrate(MigrateArgs),
     /// Print the completions for a shell
     #[command(after_long_help = COMPLETIONS_FOOTER)]
     Completions(CompletionsArgs),
@@ -515,6 +518,25 @@ pub struct DoctorArgs {
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,
+}
+
+const MIGRATE: &str = "\
+Make the tables that the store needs, or bring them to this version.
+
+Locks do that by themselves at their first use, where their user may create tables. Where it may not, --print shows \
+the statements and the rights, for somebody who may. Running them again does no harm.";
+
+const MIGRATE_FOOTER: &str = "\
+Examples:
+  leasehold migrate
+  leasehold migrate --print --store postgres://jobs@db/jobs | psql -U postgres jobs";
+
+/// What `migrate` is given.
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Print the statements instead; asks nobody
+    #[arg(long)]
+    pub print: bool,
 }
 
 const COMPLETIONS_FOOTER: &str = "\

@@ -50,9 +50,11 @@
 //! | feature | brings |
 //! |---|---|
 //! | `mysql` | locks in tables of a MySQL or MariaDB database (TLS), for the processes of many machines |
+//! | `postgres` | locks in tables of a PostgreSQL database (TLS, PgBouncer), for the processes of many machines |
 //! | `redis` | locks in Redis (one server, Sentinel, Cluster, TLS), for the processes of many machines |
 //! | `sqlite` | locks in one SQLite file, for the processes of one machine |
 //! | `fence-rusqlite` | `sqlite`, and the module `fence`: a paused holder can't write in a transaction of a `rusqlite` connection any more |
+//! | `fence-tokio-postgres` | `postgres`, and the same for a transaction of `tokio_postgres` |
 //! | `fence-sqlx-mysql` | `mysql`, and the same for a transaction of `sqlx` in MySQL or MariaDB |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
 //!
@@ -66,7 +68,7 @@ pub mod blocking;
 mod bound;
 mod error;
 mod event;
-#[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql"))]
+#[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql", feature = "fence-tokio-postgres"))]
 pub mod fence;
 mod finding;
 mod guard;

@@ -120,6 +120,13 @@ pub enum Database {
         /// What stands in `leasehold_schema` of these tables, and of no others.
         home: String,
     },
+    /// Tables in a schema of a PostgreSQL database.
+    Postgres {
+        /// The schema, as a quoted identifier.
+        schema: String,
+        /// What stands in `leasehold_schema` of these tables, and of no others.
+        home: String,
+    },
 }
 
 /// How long a waiter's entry counts after its last claim, by the store's clock.

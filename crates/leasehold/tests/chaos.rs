@@ -1,6 +1,6 @@
 //! Processes that hold, wait, are paused and are killed, and a judge who reads what they noted: never two at a
 //! time, and tokens that grow.
-#![cfg(feature = "sqlite")]
+#![cfg(any(feature = "sqlite", feature = "postgres"))]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,10 +48,34 @@ async fn hold_and_wait() {
     locks.shutdown().await;
 }
 
+#[cfg(feature = "sqlite")]
 #[test]
 fn paused_and_killed_at_any_moment_there_is_one_holder_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     one_holder_at_a_time(&format!("sqlite://{}/locks.db", dir.path().display()), |_| {});
+}
+
+/// Sessions are ended, and the whole server is killed, as well.
+#[cfg(feature = "postgres")]
+#[test]
+fn while_a_database_is_killed_and_comes_back_there_is_one_holder_at_a_time() {
+    use leasehold_testkit::servers::Postgres;
+    let server = Postgres::start();
+    one_holder_at_a_time(&server.url(), |round| match round % 8 {
+        3 => server.end_sessions(),
+        7 => server.restart(),
+        _ => {}
+    });
+}
+
+/// The same through a pooler that gives each statement another session.
+#[cfg(feature = "postgres")]
+#[test]
+fn behind_a_pooler_there_is_one_holder_at_a_time() {
+    use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
+    let server = Postgres::start();
+    let pooler = PgBouncer::to(&server, PoolMode::Transaction);
+    one_holder_at_a_time(&pooler.url(), |_| {});
 }
 
 /// The servers are disturbed as well. Where a failover loses grants nobody can promise anything; here the old master

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod doctor;
 pub mod ls;
 pub mod man;
+pub mod migrate;
 pub mod release;
 pub mod run;
 pub mod status;

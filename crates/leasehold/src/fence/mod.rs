@@ -16,6 +16,8 @@
 pub mod rusqlite;
 #[cfg(feature = "fence-sqlx-mysql")]
 pub mod sqlx_mysql;
+#[cfg(feature = "fence-tokio-postgres")]
+pub mod tokio_postgres;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;

@@ -79,6 +79,19 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
+/// The statements that make what the store at `url` needs, for whoever may create tables where its user may not; none for a
+/// store that makes what it needs by itself. Asks nobody.
+///
+/// # Errors
+/// As [`open`], without looking whether there is anything.
+pub fn migration(url: &str) -> Result<Option<String>> {
+    match url.split_once(':') {
+        #[cfg(feature = "postgres")]
+        Some((scheme, _)) if POSTGRES.contains(&scheme) => postgres::Postgres::migration(url).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// `url` fit to be shown: a password, in front or in the query, is replaced by `***`.
 #[must_use]
 pub fn hide_secrets(url: &str) -> String {

@@ -45,12 +45,12 @@ impl Bells {
         let (holder, token, sent, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
         let handed_over = HolderId::parse(holder).and_then(|holder| {
             let token = FencingToken::new(token.parse().ok()?);
-            let grant = Grant { token, attempt: 0, gave_up: None };
+            let grant = Grant::of(token);
             Some(HandOver { holder, sent: Moment::from_nanos(sent.parse().ok()?), grant })
         });
         for bell in self.by_name().get(name)?.iter().filter_map(Weak::upgrade) {
-            match handed_over {
-                Some(to) => bell.hand_over(to),
+            match &handed_over {
+                Some(to) => bell.hand_over(to.clone()),
                 None => bell.ring(),
             }
         }

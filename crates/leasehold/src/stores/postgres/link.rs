@@ -1,7 +1,7 @@
 //! The link to a server: made when it is needed, given up when it breaks, and nothing waits in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio_postgres::types::{ToSql, Type};
@@ -26,7 +26,7 @@ pub(super) struct Server {
     /// Whether the tables were seen to be as this build knows them.
     prepared: AtomicBool,
     /// Which tables they are.
-    home: OnceLock<String>,
+    home: Mutex<Option<String>>,
 }
 
 /// One connection at a time. Statements go out in the order in which they were asked, behind one another: nobody waits for
@@ -48,12 +48,12 @@ struct Live {
 impl Server {
     pub fn new(options: Options) -> Self {
         let statements = Statements::of(&options.schema);
-        Self { options, statements, prepared: AtomicBool::new(false), home: OnceLock::new() }
+        Self { options, statements, prepared: AtomicBool::new(false), home: Mutex::default() }
     }
 
     /// Which tables these are, once that is known.
-    pub fn home(&self) -> Option<&str> {
-        self.home.get().map(String::as_str)
+    pub fn home(&self) -> Option<String> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A new connection.
@@ -79,7 +79,7 @@ impl Server {
             return Ok(());
         }
         let home = schema::prepare(client, &self.options).await.map_err(as_unsent)?;
-        let _ = self.home.set(home); // The first is as good as the others: they are the same tables.
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(home);
         self.prepared.store(true, Ordering::Release);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! no transaction stands open between two. Leases end by the server's own clock.
 
 mod bells;
+mod doctor;
 mod ears;
 mod fault;
 mod link;
@@ -29,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Database, Store, Tables, Traits, WakeUps};
 use crate::stores::sql::{self, Asked, Said, Tls};
 
 /// How long somebody who begins to wait waits to be heard of: messages that come sooner are heard.
@@ -323,10 +324,15 @@ impl Store for Postgres {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async { Ok(Vec::new()) })
+        Box::pin(async move {
+            doctor::diagnose(&self.server, &self.ears, &self.link).await.map_err(|fault| self.told(fault))
+        })
     }
 
     fn tables(&self) -> Option<Tables> {
-        None
+        let options = &self.server.options;
+        let home = self.server.home()?;
+        let database = Database::Postgres { schema: options.schema.clone(), home };
+        Some(Tables { database, namespace: options.namespace.clone() })
     }
 }

@@ -34,9 +34,9 @@ impl Acquired {
         let value = self.value.unwrap_or(0);
         match self.outcome {
             1 => Ok(Attempt::Granted(Grant {
-                token: FencingToken::new(self.token.unwrap_or(0).cast_unsigned()),
                 attempt: u32::try_from(self.attempt.unwrap_or(0)).unwrap_or(0),
                 gave_up: self.value.map(tick),
+                ..Grant::of(FencingToken::new(self.token.unwrap_or(0).cast_unsigned()))
             })),
             2 => {
                 let name = claim.name.as_str().to_owned();

@@ -1,0 +1,79 @@
+//! The tables: their version, and whether they are kept clean.
+
+use super::super::schema::VERSION;
+use super::Patient;
+use crate::finding::{Finding, Severity};
+
+/// So many dead rows for each that lives slow renewals down.
+const BLOATED: i64 = 20;
+
+/// Fewer don't matter.
+const FEW: i64 = 10_000;
+
+/// A transaction that is older keeps what was renewed since from being cleaned up.
+const OLD_SECONDS: i64 = 300;
+
+/// What may be waited for is whether they can be used.
+pub(super) fn are_usable(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.severity < Severity::Problem)
+}
+
+pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
+    if !patient.has("schema").await {
+        return vec![Finding::fine("tables", "not there yet; they are made at the first use")];
+    }
+    let statement = format!("select version, oldest from {}", patient.table("schema"));
+    let Some(row) = patient.ask(&statement, &[]).await else { return Vec::new() };
+    let (version, oldest): (i32, i32) = (row.try_get(0).unwrap_or(0), row.try_get(1).unwrap_or(0));
+    let mut findings = vec![self::version(version, oldest)];
+    findings.extend(bloat(patient).await);
+    findings.extend(old_transaction(patient).await);
+    findings
+}
+
+fn version(version: i32, oldest: i32) -> Finding {
+    if oldest > VERSION {
+        let message = format!("they are of version {version}, of a newer Leasehold; this one knows {VERSION}");
+        return Finding::problem("tables", message, "upgrade this Leasehold");
+    }
+    if version < VERSION {
+        return Finding::fine("tables", format!("version {version}; brought to {VERSION} at the next use"));
+    }
+    Finding::fine("tables", format!("version {version}"))
+}
+
+async fn bloat(patient: &Patient<'_>) -> Option<Finding> {
+    let statement = "select n_dead_tup, n_live_tup from pg_stat_all_tables where relid = to_regclass($1)";
+    let row = patient.ask(statement, &[(&patient.table("locks"), tokio_postgres::types::Type::TEXT)]).await?;
+    let (dead, live): (i64, i64) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+    if dead < FEW || dead < live.saturating_mul(BLOATED) {
+        return None;
+    }
+    let message = format!("{dead} dead rows beside {live} live ones: renewals get slower");
+    let table = patient.table("locks");
+    Some(Finding::warning("bloat", message, format!("vacuum {table}, and see why autovacuum does not")))
+}
+
+async fn old_transaction(patient: &Patient<'_>) -> Option<Finding> {
+    let statement = "select extract(epoch from max(clock_timestamp() - xact_start))::bigint from pg_stat_activity \
+                     where backend_xmin is not null and datname = current_database() and pid <> pg_backend_pid()";
+    let age = patient.ask_for::<Option<i64>>(statement).await?.filter(|age| *age > OLD_SECONDS)?;
+    let message = format!(
+        "a transaction in this database has been open for {age} s: what is renewed meanwhile can't be cleaned up, and renewals \
+         get slower"
+    );
+    let fix = "end it (pg_stat_activity shows it), or give locks that live beside such ones a long TTL";
+    Some(Finding::warning("old transaction", message, fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_tables_are_a_problem_unless_this_build_may_use_them() {
+        assert_eq!(version(VERSION + 1, VERSION + 1).severity, Severity::Problem);
+        assert_eq!(version(VERSION + 1, VERSION).severity, Severity::Fine);
+        assert_eq!(version(VERSION, VERSION).severity, Severity::Fine);
+    }
+}

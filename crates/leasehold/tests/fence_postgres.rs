@@ -1,0 +1,241 @@
+//! Fences in transactions of tokio-postgres: who gets through, who doesn't, and what is held up meanwhile.
+#![cfg(feature = "fence-tokio-postgres")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use leasehold::fence::tokio_postgres::{CREATE_FENCES, FENCE, fenced, register_fence};
+use leasehold::stores::Memory;
+use leasehold::validity::{Clock, Moment};
+use leasehold::{ErrorKind, FencingToken, Guard, Lock, Locks, Outcome, Revoke, Store};
+use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::servers::Postgres;
+use tokio_postgres::{Client, IsolationLevel, NoTls, Transaction};
+
+const SOON: Duration = Duration::from_secs(20);
+const LEVELS: [IsolationLevel; 3] =
+    [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable];
+
+fn store(server: &Postgres) -> Arc<dyn Store> {
+    leasehold::stores::open(&server.url()).unwrap()
+}
+
+/// A client that is paused: its clock stands still, so it renews nothing and believes in its lease for ever.
+fn paused(server: &Postgres) -> Locks {
+    Locks::builder().simulated(Arc::new(Stopped)).over(store(server))
+}
+
+#[derive(Debug)]
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now(&self) -> Moment {
+        Moment::from_nanos(1 << 40)
+    }
+
+    fn sleep_until(&self, _at: Moment) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+async fn acquired(lock: &Lock) -> Guard {
+    match lock.try_acquire().await.unwrap() {
+        Outcome::Acquired(guard) => guard,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// The job's own connection.
+async fn jobs(server: &Postgres) -> Client {
+    let config = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", server.port());
+    let (client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("create table if not exists writes(token bigint)").await.unwrap();
+    client
+}
+
+async fn begun(jobs: &mut Client, level: IsolationLevel) -> Transaction<'_> {
+    jobs.build_transaction().isolation_level(level).start().await.unwrap()
+}
+
+async fn write(tx: &Transaction<'_>, token: FencingToken) {
+    let token = i64::try_from(token.number()).unwrap();
+    tx.execute("insert into writes values ($1)", &[&token]).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_holds_the_lock_gets_through() {
+    let server = Postgres::start();
+    let (locks, mut jobs) = (Locks::over(store(&server)), jobs(&server).await);
+    for level in LEVELS {
+        let guard = acquired(&locks.lock("job")).await;
+        let tx = begun(&mut jobs, level).await;
+        let fence = guard.fence(&tx).await.unwrap();
+        write(&tx, guard.token()).await;
+        fence.commit(tx).await.unwrap();
+        guard.release().await.unwrap();
+    }
+    assert_eq!(server.sql("select count(*) from writes"), "3");
+}
+
+#[tokio::test]
+async fn whoever_was_replaced_during_a_pause_is_refused_at_every_level() {
+    let server = Postgres::start();
+    let mut jobs = jobs(&server).await;
+    for level in LEVELS {
+        // Before the transaction, and between its beginning (which fixes what it sees) and the fence.
+        for begins_before in [false, true] {
+            let (stale, fresh) = (paused(&server), Locks::over(store(&server)));
+            let guard = acquired(&stale.lock("job").ttl(Duration::from_secs(1))).await;
+            let tx = begun(&mut jobs, level).await;
+            if begins_before {
+                tx.query("select count(*) from writes", &[]).await.unwrap();
+            }
+            let mut next = None;
+            eventually_async("the lease is over", SOON, async || {
+                next = fresh.lock("job").try_acquire().await.unwrap().guard();
+                next.is_some()
+            })
+            .await;
+            let error = guard.fence(&tx).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Stale, "{level:?} {begins_before}: {error}");
+            assert!(!guard.is_valid(), "it knows by now");
+            drop(tx);
+            next.unwrap().release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_fence_keeps_the_next_one_out_and_holds_up_nothing_else() {
+    let server = Postgres::start();
+    let (stale, others) = (paused(&server), Locks::over(store(&server)));
+    let mut jobs = jobs(&server).await;
+    for level in LEVELS {
+        let guard = acquired(&stale.lock("job").ttl(Duration::from_secs(1))).await;
+        let tx = begun(&mut jobs, level).await;
+        let fence = guard.fence(&tx).await.unwrap();
+        let end = Instant::now() + Duration::from_millis(2500);
+        while Instant::now() < end {
+            let began = Instant::now();
+            let Outcome::Contended(_) = others.lock("job").try_acquire().await.unwrap() else { panic!("{level:?}") };
+            acquired(&others.lock("another")).await.release().await.unwrap();
+            assert!(began.elapsed() < Duration::from_secs(1), "it waited for the fence");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        write(&tx, guard.token()).await;
+        fence.commit(tx).await.unwrap();
+        let next = acquired(&others.lock("job")).await;
+        assert!(next.token() > guard.token());
+        next.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_open_fence_does_not_stall_renewals_nor_releases_nor_operators() {
+    let server = Postgres::start();
+    let (locks, others) = (Locks::over(store(&server)), Locks::over(store(&server)));
+    let mut jobs = jobs(&server).await;
+    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(1))).await;
+    let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+    let fence = guard.fence(&tx).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(guard.is_valid(), "renewed all the while");
+    let waiting = tokio::spawn({
+        let lock = others.lock("job");
+        async move { lock.acquire().await.unwrap().guard().unwrap().token() }
+    });
+    eventually_async("it waits", SOON, async || {
+        locks.inspect("job").await.unwrap().is_some_and(|holding| holding.waiting == 1)
+    })
+    .await;
+    locks.revoke("job", Revoke::Now).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(!waiting.is_finished(), "nobody is granted it, nor handed it");
+    fence.commit(tx).await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(next > guard.token());
+    assert_eq!(server.errors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lock_in_another_store_or_database_is_told() {
+    let server = Postgres::start();
+    server.sql("create database elsewhere");
+    let mut jobs = jobs(&server).await;
+    let memory = Locks::over(Arc::new(Memory::default()));
+    let elsewhere = format!("postgres://postgres@{}/elsewhere", server.address());
+    for locks in [memory, Locks::connect(&elsewhere).await.unwrap()] {
+        let guard = acquired(&locks.lock("job")).await;
+        for there in [false, true] {
+            if there {
+                // Tables, but others.
+                acquired(&Locks::over(store(&server)).lock("other")).await.release().await.unwrap();
+            }
+            let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+            let error = guard.fence(&tx).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(guard.is_valid());
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_statement_is_for_any_client() {
+    let server = Postgres::start();
+    let (locks, jobs) = (Locks::over(store(&server)), jobs(&server).await);
+    let guard = acquired(&locks.lock("job")).await;
+    let token = i64::try_from(guard.token().number()).unwrap();
+    let stands = async || jobs.query(FENCE, &[&"default", &"job", &token]).await.unwrap().len();
+    assert_eq!(stands().await, 1);
+    guard.release().await.unwrap();
+    assert_eq!(stands().await, 0);
+}
+
+#[tokio::test]
+async fn a_registered_fence_refuses_smaller_tokens() {
+    let server = Postgres::start();
+    let mut jobs = jobs(&server).await;
+    let (old, new) = (FencingToken::new(41), FencingToken::new(42));
+    let tx = jobs.transaction().await.unwrap();
+    assert_eq!(fenced(&tx, "report", old).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    drop(tx);
+    register_fence(&jobs, "report", old).await.unwrap();
+    jobs.batch_execute(CREATE_FENCES).await.unwrap();
+    for level in LEVELS {
+        let tx = begun(&mut jobs, level).await;
+        fenced(&tx, "report", old).await.unwrap();
+        fenced(&tx, "report", old).await.unwrap();
+        write(&tx, old).await;
+        tx.commit().await.unwrap();
+    }
+    register_fence(&jobs, "report", new).await.unwrap();
+    assert_eq!(register_fence(&jobs, "report", old).await.unwrap_err().kind(), ErrorKind::Stale);
+    register_fence(&jobs, "another", old).await.unwrap();
+    for level in LEVELS {
+        let tx = begun(&mut jobs, level).await;
+        assert_eq!(fenced(&tx, "report", old).await.unwrap_err().kind(), ErrorKind::Stale);
+        drop(tx);
+    }
+    let error = register_fence(&jobs, "report", FencingToken::new(u64::MAX)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_newer_holder_waits_for_the_transaction_of_an_older_one() {
+    let server = Postgres::start();
+    let (mut older, newer) = (jobs(&server).await, jobs(&server).await);
+    register_fence(&older, "report", FencingToken::new(1)).await.unwrap();
+    let tx = older.transaction().await.unwrap();
+    fenced(&tx, "report", FencingToken::new(1)).await.unwrap();
+    let registers = tokio::spawn(async move { register_fence(&newer, "report", FencingToken::new(2)).await });
+    eventually_async("it waits", SOON, async || {
+        server.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == "1"
+    })
+    .await;
+    assert!(!registers.is_finished());
+    tx.commit().await.unwrap();
+    registers.await.unwrap().unwrap();
+}
