@@ -35,7 +35,7 @@ impl HolderId {
     }
 
     /// Stands for a holder that isn't one of ours, by what it calls itself. Nobody can hold, renew or release as it.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
     pub(crate) fn foreign(name: &[u8]) -> Self {
         Self(name.iter().fold(0, |id, &byte| id.wrapping_mul(257).wrapping_add(u128::from(byte) + 1)))
     }

@@ -57,11 +57,11 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
             Err(Error::invalid("this build has no Redis store; enable the feature `redis`"))
         }
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(Arc::new(mysql::MySql::open(url)?)),
+        "mysql" | "mariadb" => mysql::open(url),
         #[cfg(not(feature = "mysql"))]
         "mysql" | "mariadb" => Err(Error::invalid("this build has no MySQL store; enable the feature `mysql`")),
         #[cfg(feature = "postgres")]
-        scheme if POSTGRES.contains(&scheme) => Ok(Arc::new(postgres::Postgres::open(url)?)),
+        scheme if POSTGRES.contains(&scheme) => postgres::open(url),
         #[cfg(not(feature = "postgres"))]
         scheme if POSTGRES.contains(&scheme) => {
             Err(Error::invalid("this build has no PostgreSQL store; enable the feature `postgres`"))
@@ -128,7 +128,7 @@ pub fn hide_secrets(url: &str) -> String {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) || (is_strict && !HARMLESS.contains(&key)) => format!("{key}=***"),
+                Some((key, _)) if !HARMLESS.contains(&key) && (is_strict || is_secret(key)) => format!("{key}=***"),
                 _ => pair.to_owned(),
             })
             .collect();
@@ -138,7 +138,7 @@ pub fn hide_secrets(url: &str) -> String {
 }
 
 /// What may be shown of the options of servers.
-const HARMLESS: [&str; 16] = [
+const HARMLESS: [&str; 18] = [
     "namespace",
     "db",
     "user",
@@ -155,6 +155,8 @@ const HARMLESS: [&str; 16] = [
     "socket",
     "ssl-mode",
     "target_session_attrs",
+    "mode",
+    "key_scheme",
 ];
 
 /// Whether what looks like options has an @ where an option's name should be.
@@ -196,6 +198,10 @@ mod tests {
             ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
             ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
             ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),
+            (
+                "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=x",
+                "postgres://u:***@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=***",
+            ),
         ] {
             assert_eq!(hide_secrets(url), shown);
         }

@@ -7,9 +7,9 @@ use super::tls::{Mode, Tls};
 use crate::error::{Error, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
-use crate::stores::sql::{Host, Password, Tls as Files, Url};
+use crate::stores::sql::{self, Host, KeyScheme, Mode as Kind, Password, Tls as Files, Url};
 
-const ALL: &str = "namespace, socket, password_file, ssl-mode, ca, cert, key";
+const ALL: &str = "namespace, mode, key_scheme, socket, password_file, ssl-mode, ca, cert, key";
 
 const PORT: u16 = 3306;
 
@@ -22,6 +22,8 @@ pub(super) struct Options {
     pub database: String,
     pub tls: Tls,
     pub namespace: Namespace,
+    pub kind: Kind,
+    pub key_scheme: KeyScheme,
     /// The URL, fit to be shown.
     pub shown: String,
 }
@@ -37,6 +39,8 @@ pub(super) enum Place {
 #[derive(Default)]
 struct Given {
     namespace: Option<Namespace>,
+    kind: Kind,
+    key_scheme: KeyScheme,
     socket: Option<PathBuf>,
     password_file: Option<PathBuf>,
     mode: Option<Mode>,
@@ -58,6 +62,7 @@ impl Options {
             given.take(&option, value)?;
         }
         let place = given.place(&url.hosts)?;
+        sql::check_scheme(given.kind, given.key_scheme, given.namespace.is_some())?;
         let database = url.database.filter(|database| !database.contains(['/', '`', '\0']));
         Ok(Self {
             user: url.user.ok_or("names no user; write mysql://USER:PASSWORD@host/database")?,
@@ -65,6 +70,8 @@ impl Options {
             password: given.password(url.password)?,
             tls: given.tls(&place)?,
             place,
+            kind: given.kind,
+            key_scheme: given.key_scheme,
             namespace: given.namespace.unwrap_or_default(),
             shown: shown.to_owned(),
         })
@@ -77,6 +84,8 @@ impl Given {
             "namespace" => {
                 self.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
+            "mode" => self.kind = Kind::read(&value)?,
+            "key_scheme" => self.key_scheme = KeyScheme::read(&value)?,
             "socket" => self.socket = Some(value.into()),
             "password_file" => self.password_file = Some(value.into()),
             "ssl-mode" => self.mode = Some(Mode::read(&value)?),
@@ -171,8 +180,9 @@ mod tests {
             ("mysql://:hunter2@h/app", "names no user"),
             ("mysql://bob:hunter2@h", "names no database"),
             ("mysql://bob:hunter2@h/a/b", "names no database"),
-            ("mysql://bob:hunter2@h/app?naemspace=x", "it has namespace, socket, "),
-            ("mysql://bob:hunter2@h/app?mode=advisory", "has an option \"mode\""),
+            ("mysql://bob:hunter2@h/app?naemspace=x", "it has namespace, mode, "),
+            ("mysql://bob:hunter2@h/app?mode=turbo", "lease (the default) or advisory"),
+            ("mysql://bob:hunter2@h/app?key_scheme=with_advisory_lock", "mode=advisory"),
             ("mysql://bob:hunter2@h/app?compat=shedlock", "has an option \"compat\""),
             ("mysql://bob:hunt%4r2@h/app", "has a % that"),
             ("mysql://bob:hunter2@h/app?namespace=", "is wrong"),

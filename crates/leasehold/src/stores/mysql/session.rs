@@ -60,7 +60,11 @@ impl Session {
         let identity = tokio::time::timeout(PATIENCE, introduced).await.map_err(late)??;
         let identity = identity.unwrap_or(Identity { id: 0, host: String::new() });
         // Others may be making the tables at this moment.
-        let home = tokio::time::timeout(SILENCE, schema::prepare(&mut db, lacks)).await.map_err(late)??;
+        let prepared = async {
+            let home = schema::prepare(&mut db, lacks).await?;
+            schema::agree(&mut db, options).await.map(|()| home)
+        };
+        let home = tokio::time::timeout(SILENCE, prepared).await.map_err(late)??;
         let mut session = Self { db, identity, home, used: Instant::now() };
         if let Some(before) = before {
             session.end(before).await?;

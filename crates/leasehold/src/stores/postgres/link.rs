@@ -10,7 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 use super::fault::Fault;
 use super::options::{Options, PATIENCE};
 use super::statements::Statements;
-use super::{schema, tls};
+use super::{advisory, schema, tls};
 use crate::error::ErrorKind;
 
 /// What a statement is given.
@@ -74,11 +74,13 @@ impl Server {
         tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
     }
 
-    async fn prepare(&self, client: &Client) -> Result<(), Fault> {
+    /// Sees to it that the tables are there, and that this kind of lock is the namespace's.
+    pub async fn prepare(&self, client: &Client) -> Result<(), Fault> {
         if self.prepared.load(Ordering::Acquire) {
             return Ok(());
         }
         let home = schema::prepare(client, &self.options).await.map_err(as_unsent)?;
+        advisory::agree(client, &self.options).await.map_err(as_unsent)?;
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(home);
         self.prepared.store(true, Ordering::Release);
         Ok(())

@@ -3,6 +3,7 @@
 //! One short statement for each operation: a procedure decides, writes and answers in one step and one round trip, and
 //! no transaction stands open between two. Leases end by the server's own clock.
 
+mod advisory;
 mod bells;
 mod doctor;
 mod ears;
@@ -31,7 +32,22 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
-use crate::stores::sql::{self, Asked, Said, Tls};
+use crate::stores::sql::advisory::Advisory;
+use crate::stores::sql::{self, Asked, Mode, Said, Tls};
+
+/// The store that `url` names, by its `mode`.
+pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let options = Options::parse(url)?;
+    Ok(match options.mode {
+        Mode::Lease => Arc::new(Postgres::with(options)),
+        Mode::Advisory => {
+            if options.tls.is_some() {
+                Tls::provide();
+            }
+            Arc::new(Advisory::new(advisory::Advisory::new(options)))
+        }
+    })
+}
 
 /// How long somebody who begins to wait waits to be heard of: messages that come sooner are heard.
 const SOON: Duration = Duration::from_millis(800);
@@ -44,6 +60,8 @@ const SOON: Duration = Duration::from_millis(800);
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
+/// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
+/// | `key_scheme=with_advisory_lock` | of session locks: the keys of that Ruby library |
 /// | `schema=NAME` | where the tables are; `public`, whatever the search path is |
 /// | `host=/run/postgresql`, `port=PORT` | the folder of a Unix socket |
 /// | `user=USER`, `password=PASSWORD`, `password_file=FILE` | as whom we log in; the file is read for each connection |
@@ -67,13 +85,20 @@ impl Postgres {
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         let options = Options::parse(url)?;
+        if options.mode == Mode::Advisory {
+            return Err(sql::of_another_mode(&options.shown));
+        }
+        Ok(Self::with(options))
+    }
+
+    fn with(options: Options) -> Self {
         if options.tls.is_some() {
             Tls::provide();
         }
         let (server, bells) = (Arc::new(Server::new(options)), Arc::<Bells>::default());
         let ears = Arc::new(Ears::new(Arc::clone(&server), Arc::clone(&bells)));
         let link = Arc::new(Link::new(Arc::clone(&server), "locks"));
-        Ok(Self { server, link, bells, ears })
+        Self { server, link, bells, ears }
     }
 
     /// The statements that make the tables and procedures of the database that `url` names, for `psql` and the like.
@@ -258,7 +283,7 @@ impl std::fmt::Debug for Postgres {
 impl Store for Postgres {
     fn traits(&self) -> Traits {
         let hears = !self.ears.are_deaf();
-        Traits { kind: "postgres", smallest_ttl: Duration::from_secs(1), wake_ups: hears, hands_over: hears }
+        Traits { kind: "postgres", smallest_ttl: Duration::from_secs(1), wake_ups: hears, hands_over: hears, session_bound: false }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

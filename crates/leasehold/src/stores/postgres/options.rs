@@ -9,7 +9,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
-use crate::stores::sql::{Host, Password, Tls, Url};
+use crate::stores::sql::{self, Host, KeyScheme, Mode, Password, Tls, Url};
 
 /// How long a connection may take to be made.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,7 +20,8 @@ const GONE: Duration = Duration::from_secs(10);
 const PORT: u16 = 5432;
 
 const ALL: &str =
-    "namespace, schema, host, port, user, password, password_file, sslmode, ca, cert, key, target_session_attrs";
+    "namespace, mode, key_scheme, schema, host, port, user, password, password_file, sslmode, ca, cert, key, \
+     target_session_attrs";
 
 /// The longest name of a schema, in bytes.
 const LONGEST_SCHEMA: usize = 63;
@@ -35,6 +36,8 @@ pub(super) struct Options {
     database: Option<String>,
     pub tls: Option<Tls>,
     pub namespace: Namespace,
+    pub mode: Mode,
+    pub key_scheme: KeyScheme,
     /// Where the tables are, as a quoted identifier.
     pub schema: String,
     /// The URL, fit to be shown.
@@ -45,6 +48,8 @@ pub(super) struct Options {
 #[derive(Default)]
 struct Given {
     namespace: Option<Namespace>,
+    mode: Mode,
+    key_scheme: KeyScheme,
     schema: Option<String>,
     sslmode: Option<String>,
     tls: Tls,
@@ -69,6 +74,8 @@ impl Options {
             database: url.database,
             tls: None,
             namespace: Namespace::default(),
+            mode: Mode::default(),
+            key_scheme: KeyScheme::default(),
             schema: String::new(),
             shown: shown.to_owned(),
         };
@@ -83,6 +90,8 @@ impl Options {
         if options.tls.is_some() && options.hosts.iter().any(Host::is_socket) {
             return Err("asks for TLS over a Unix socket, which the server doesn't speak; leave it out".into());
         }
+        sql::check_scheme(given.mode, given.key_scheme, given.namespace.is_some())?;
+        (options.mode, options.key_scheme) = (given.mode, given.key_scheme);
         options.namespace = given.namespace.unwrap_or_default();
         Ok(options)
     }
@@ -92,6 +101,8 @@ impl Options {
             "namespace" => {
                 given.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
+            "mode" => given.mode = Mode::read(&value)?,
+            "key_scheme" => given.key_scheme = KeyScheme::read(&value)?,
             "schema" => given.schema = Some(value),
             "host" if !self.hosts.is_empty() => return Err("names its host twice".into()),
             "host" => self.hosts = value.split(',').map(Host::read).collect::<Result<_, _>>()?,
@@ -239,7 +250,10 @@ mod tests {
             ("postgres://h/jobs?cert=/x", "needs both"),
             ("postgres:///jobs?host=/run&sslmode=require", "Unix socket"),
             ("postgres://h/jobs?host=/run", "twice"),
-            ("postgres://h/jobs?mode=advisory", "option \"mode\""),
+            ("postgres://h/jobs?mode=turbo", "lease (the default) or advisory"),
+            ("postgres://h/jobs?key_scheme=with_advisory_lock", "mode=advisory"),
+            ("postgres://h/jobs?mode=advisory&key_scheme=with_advisory_lock&namespace=x", "no namespaces"),
+            ("postgres://h/jobs?mode=advisory&key_scheme=md5", "with_advisory_lock"),
             ("postgres://h/jobs?compat=shedlock", "option \"compat\""),
             ("postgres://h/jobs?target_session_attrs=standby", "read-write"),
             ("postgres://h/jobs?schema=", "schema"),
