@@ -100,6 +100,23 @@ mod in_a_database {
 
     conformance!(postgres, shared Postgres::start(), |server: &Postgres, namespaces| shared(&server.url(), namespaces));
 
+    /// Session locks in a server that all cases share.
+    fn sessions(url: &str, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?mode=advisory&namespace={namespace}")).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    /// Each lock has a session, and the names of some cases are many.
+    fn with_room() -> Postgres {
+        Postgres::options().config("max_connections", "600").start()
+    }
+
+    conformance!(postgres_advisory, session_bound shared with_room(), |server: &Postgres, namespaces| {
+        sessions(&server.url(), namespaces)
+    });
+
     /// A pooler, and the server behind it.
     fn pooled(mode: PoolMode) -> (PgBouncer, Postgres) {
         let server = Postgres::start();
@@ -145,4 +162,20 @@ mod in_a_mysql_database {
     }
 
     conformance!(mariadb, shared MariaDb::start(), shared);
+
+    /// Session locks in a server that all cases share.
+    fn sessions(server: &MariaDb, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            let url = format!("{}?mode=advisory&namespace={namespace}", server.url());
+            leasehold::stores::open(&url).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    /// Each lock has a session, and the names of some cases are many.
+    fn with_room() -> MariaDb {
+        MariaDb::options().set("max-connections", "600").start()
+    }
+
+    conformance!(mariadb_advisory, session_bound shared with_room(), sessions);
 }

@@ -94,7 +94,9 @@ impl Subject {
     pub async fn check_namespaces(&self) {
         if let Some(other) = &self.other_namespace {
             namespaces_are_apart(self.store(), &**other).await;
-            marks_of_namespaces_are_apart(self.store(), &**other).await;
+            if !self.store().traits().session_bound {
+                marks_of_namespaces_are_apart(self.store(), &**other).await;
+            }
         }
     }
 }
@@ -183,6 +185,10 @@ fn run_on(
 ///
 /// `conformance!(name, one_holder, store)` leaves out the cases of locks that several may hold: for a store that refuses
 /// such claims.
+///
+/// `conformance!(name, session_bound shared fixture, open)` has the cases for a store whose locks end with a session
+/// ([`Traits::session_bound`](leasehold::store::Traits::session_bound)): no queue, no ticks, no permits, no minimum holds
+/// and no gentle revocations.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, one_holder, $store:expr) => {
@@ -190,6 +196,9 @@ macro_rules! conformance {
     };
     ($name:ident, paused, $store:expr) => {
         $crate::conformance!(@all tests [$name, run_paused, $store]);
+    };
+    ($name:ident, session_bound shared $fixture:expr, $open:expr) => {
+        $crate::conformance!(@session_bound one_test [$name, $fixture, $open]);
     };
     ($name:ident, shared $fixture:expr, $open:expr) => {
         $crate::conformance!(@all one_test [$name, $fixture, $open]);
@@ -215,37 +224,22 @@ macro_rules! conformance {
         );
     };
     (@one_holder $how:ident [$($what:tt)*] $($more:ident)*) => {
-        $crate::conformance!(@$how [$($what)*] $($more)*
-            // grants
-            exclusive contention_says_who tokens_grow_over_releases tokens_grow_over_expiry
-            tokens_grow_over_revocation tokens_grow_for_a_returning_holder renewals_keep_the_token
-            a_renewed_lease_lives_on a_renewal_never_cuts_a_lease the_same_claim_gets_the_same_token
-            the_same_claim_moves_the_end the_same_claim_never_cuts_the_lease
-            // lapses
-            a_lease_ends_after_its_ttl an_expired_lease_is_gone_though_nobody_took_it renewal_never_acquires
-            a_past_holders_renewal_is_harmless a_past_holders_release_is_harmless
-            a_release_without_a_lease_is_harmless
-            // names
-            different_names_are_different_locks long_names_are_told_apart
+        $crate::conformance!(@session_bound $how [$($what)*] $($more)*
             // queue
             first_come_first_served contention_says_how_many_are_ahead a_stranger_does_not_overtake
             a_waiter_counts_until_its_entry_ends a_dead_waiter_is_skipped a_waiter_comes_back_at_its_old_place
             asking_again_keeps_the_place a_holder_does_not_queue a_waiter_gets_what_ran_out
-            leaving_gives_up_the_place leaving_releases_a_grant leaving_by_a_stranger_is_harmless
-            a_release_rings a_revocation_rings leaving_with_a_grant_rings subscriptions_come_and_go
+            leaving_gives_up_the_place leaving_by_a_stranger_is_harmless a_release_rings a_revocation_rings leaving_with_a_grant_rings
             // handover
             a_release_hands_over what_is_handed_over_lasts_its_ttl who_misses_a_hand_over_asks_for_it
             leaving_hands_on a_revocation_hands_over the_dead_are_handed_nothing who_says_nothing_is_only_woken
             a_tick_is_not_handed_over a_minimum_hold_is_not_handed_over
             // operators
             a_minimum_hold_keeps_the_name a_minimum_hold_ends revoked_gently_it_is_not_renewed
-            revoked_gently_it_is_not_granted_again revoked_gently_it_ends_with_its_ttl revoked_now_it_is_free
-            revoking_nobody_is_harmless a_look_says_who the_list_is_in_order traits_make_sense
-            a_diagnosis_finds_no_problem
+            revoked_gently_it_is_not_granted_again revoked_gently_it_ends_with_its_ttl
+            revoking_nobody_is_harmless the_list_is_in_order
             // handles
-            a_batch_answers_each_in_order a_batch_may_have_a_name_twice the_keeper_sees_the_same_store
-            a_given_up_claim_is_undone_by_a_release a_given_up_waiter_is_undone_by_leaving
-            one_of_many_is_granted a_crowd_takes_turns
+            a_batch_answers_each_in_order a_crowd_takes_turns
             // ticks
             a_newer_tick_is_granted_and_no_older_one a_tick_that_is_over_is_not_worth_waiting_for
             a_newer_tick_waits_for_the_lock a_tick_that_failed_is_over_at_most_once
@@ -264,6 +258,28 @@ macro_rules! conformance {
             a_waiter_learns_that_its_tick_is_done plain_claims_leave_ticks_alone
             the_oldest_of_too_many_is_given_up marks_of_different_names_are_apart
             a_tick_outlives_a_revocation one_of_many_claims_a_tick
+        );
+    };
+    (@session_bound $how:ident [$($what:tt)*] $($more:ident)*) => {
+        $crate::conformance!(@$how [$($what)*] $($more)*
+            // grants
+            exclusive contention_says_who tokens_grow_over_releases tokens_grow_over_expiry
+            tokens_grow_over_revocation tokens_grow_for_a_returning_holder renewals_keep_the_token
+            a_renewed_lease_lives_on a_renewal_never_cuts_a_lease the_same_claim_gets_the_same_token
+            the_same_claim_moves_the_end the_same_claim_never_cuts_the_lease
+            // lapses
+            a_lease_ends_after_its_ttl an_expired_lease_is_gone_though_nobody_took_it renewal_never_acquires
+            a_past_holders_renewal_is_harmless a_past_holders_release_is_harmless
+            a_release_without_a_lease_is_harmless
+            // names
+            different_names_are_different_locks long_names_are_told_apart
+            // queue
+            leaving_releases_a_grant subscriptions_come_and_go
+            // operators
+            revoked_now_it_is_free a_look_says_who traits_make_sense a_diagnosis_finds_no_problem
+            // handles
+            a_batch_may_have_a_name_twice the_keeper_sees_the_same_store a_given_up_claim_is_undone_by_a_release
+            a_given_up_waiter_is_undone_by_leaving one_of_many_is_granted
         );
     };
     (@one_test [$name:ident, $fixture:expr, $open:expr] $($case:ident)*) => {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnection;
-use sqlx::{Connection, Row, raw_sql};
+use sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
 
 use super::call::{Call, Rows};
 use super::fault::Fault;
@@ -189,7 +189,9 @@ impl Session {
             Some(token) if token >= least => token,
             Some(_) => {
                 // A sequence is never set back. Ahead of the clock by a second, so that this is seldom done.
-                self.ask(Call::new("select setval(leasehold_tokens, ?)").number(least + 16_000)).await?;
+                let set = format!("select setval(leasehold_tokens, {})", least + 16_000); // It takes no arguments.
+                let set = raw_sql(AssertSqlSafe(set)).fetch_all(&mut self.db).await;
+                set.map_err(|error| self.failed(error.into()))?;
                 self.ask_for(Call::new("select nextval(leasehold_tokens)")).await?
             }
             None => {
@@ -275,7 +277,8 @@ impl advisory::Session for Session {
 
     async fn has(&mut self, name: &LockName) -> Result<bool> {
         let (key, number) = (self.key(name)?, self.number);
-        let has = "select coalesce(is_used_lock(?) = connection_id() and connection_id() = ?, 0) and not @@global.read_only";
+        let has =
+            "select coalesce(is_used_lock(?) = connection_id() and connection_id() = ?, 0) and not @@global.read_only";
         Ok(self.ask_for(Call::new(has).bytes(key).number(number)).await? == 1)
     }
 

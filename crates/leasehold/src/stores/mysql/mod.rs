@@ -202,7 +202,13 @@ impl std::fmt::Debug for MySql {
 impl Store for MySql {
     fn traits(&self) -> Traits {
         // Nobody can be told of a release, and who was given a lock without knowing would only keep others from it.
-        Traits { kind: "mysql", smallest_ttl: Duration::from_secs(1), wake_ups: false, hands_over: false, session_bound: false }
+        Traits {
+            kind: "mysql",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: false,
+            hands_over: false,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

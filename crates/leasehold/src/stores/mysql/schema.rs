@@ -52,7 +52,11 @@ pub(super) async fn agree(db: &mut MySqlConnection, options: &Options) -> Result
             }
             return Err(Fault::Told(Box::new(sql::another_mode(&options.shown, &options.namespace, &agreed))));
         }
-        Call::new("insert ignore into leasehold_modes(ns, mode) values(?, ?)").bytes(namespace).bytes(kind).run(db).await?;
+        Call::new("insert ignore into leasehold_modes(ns, mode) values(?, ?)")
+            .bytes(namespace)
+            .bytes(kind)
+            .run(db)
+            .await?;
     }
     Err(Fault::Garbled)
 }

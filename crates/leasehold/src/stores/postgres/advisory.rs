@@ -92,8 +92,9 @@ impl Statements {
                         current_setting('server_version_num')::integer \
                     where coalesce(current_setting('leasehold.session', true), '') = ''"
                 .to_owned(),
-            is_own: "select current_setting('leasehold.session', true) is not distinct from $1 and pg_backend_pid() = $2"
-                .to_owned(),
+            is_own:
+                "select current_setting('leasehold.session', true) is not distinct from $1 and pg_backend_pid() = $2"
+                    .to_owned(),
             take: format!(
                 "select case when not {is_own} then -1::bigint when not pg_try_advisory_lock({key}) then 0 \
                  else {schema}.leasehold_v1_granted($3) end"
@@ -255,8 +256,7 @@ impl advisory::Session for Session {
             ("idle_session_timeout", ms),
         ];
         let known = if self.release < ENDS_IDLE { &settings[..4] } else { &settings };
-        let set: Vec<_> =
-            known.iter().map(|(name, value)| format!("set_config('{name}', '{value}', false)")).collect();
+        let set: Vec<_> = known.iter().map(|(name, value)| format!("set_config('{name}', '{value}', false)")).collect();
         self.lasts = 0;
         self.ask(&format!("select {}", set.join(", ")), &[]).await?;
         if let Some(shortest) = self.shortest().await?.filter(|&shortest| shortest < i64::from(ms)) {
@@ -330,7 +330,8 @@ impl advisory::Session for Session {
                     (select from pg_locks l where l.pid = a.pid and l.locktype = 'advisory' and l.objsubid < 3)";
         if let Some(row) = self.ask(held, &[]).await?.first() {
             let (count, longest): (i64, i64) = (self.read(row, 0)?, self.read(row, 1)?);
-            let message = format!("{count} have locks; nothing was heard of one for {longest} s, of the others for less");
+            let message =
+                format!("{count} have locks; nothing was heard of one for {longest} s, of the others for less");
             findings.push(Finding::fine("holders", if count == 0 { "nobody has a lock".to_owned() } else { message }));
         }
         Ok(findings)
@@ -360,7 +361,6 @@ pub(super) async fn agree(client: &Client, options: &Options) -> Result<(), Faul
     }
     Err(Fault::Told(Box::new(sql::another_mode(&options.shown, &options.namespace, &agreed))))
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -283,7 +283,13 @@ impl std::fmt::Debug for Postgres {
 impl Store for Postgres {
     fn traits(&self) -> Traits {
         let hears = !self.ears.are_deaf();
-        Traits { kind: "postgres", smallest_ttl: Duration::from_secs(1), wake_ups: hears, hands_over: hears, session_bound: false }
+        Traits {
+            kind: "postgres",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: hears,
+            hands_over: hears,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

@@ -19,8 +19,7 @@ const GONE: Duration = Duration::from_secs(10);
 
 const PORT: u16 = 5432;
 
-const ALL: &str =
-    "namespace, mode, key_scheme, schema, host, port, user, password, password_file, sslmode, ca, cert, key, \
+const ALL: &str = "namespace, mode, key_scheme, schema, host, port, user, password, password_file, sslmode, ca, cert, key, \
      target_session_attrs";
 
 /// The longest name of a schema, in bytes.

@@ -70,9 +70,8 @@ fn hash(parts: &[&str]) -> [u8; 32] {
 /// A number stands for itself; anything else for its CRC-32.
 fn as_ruby_does(name: &str) -> i32 {
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    let number = is_number.then(|| name.bytes().fold(0_u64, |sum, digit| {
-        sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
-    }));
+    let number = is_number
+        .then(|| name.bytes().fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))));
     let number = number.unwrap_or_else(|| u64::from(crc32(name.as_bytes())));
     i32::try_from(number & 0x7fff_ffff).unwrap_or_default()
 }
@@ -107,9 +106,7 @@ mod tests {
 
     #[test]
     fn i08_j05_environments_and_names_have_keys_of_their_own() {
-        let of = |namespace, text| {
-            KeyScheme::Leasehold.number(&Namespace::new(namespace).unwrap(), &name(text))
-        };
+        let of = |namespace, text| KeyScheme::Leasehold.number(&Namespace::new(namespace).unwrap(), &name(text));
         // The first two have the same CRC-32.
         assert_ne!(of("default", "plumless"), of("default", "buckeroo"));
         assert_eq!(crc32(b"plumless"), crc32(b"buckeroo"));
@@ -133,7 +130,9 @@ mod tests {
     #[test]
     fn keys_of_with_advisory_lock_are_its_own() {
         let number = |text| KeyScheme::WithAdvisoryLock.number(&Namespace::default(), &name(text));
-        for (text, first) in [("lock_name", 1_222_411_496_i64), ("foo", 208_889_121), ("tag-1", 1_971_758_596), ("42", 42)] {
+        for (text, first) in
+            [("lock_name", 1_222_411_496_i64), ("foo", 208_889_121), ("tag-1", 1_971_758_596), ("42", 42)]
+        {
             assert_eq!(number(text), first << 32, "{text}");
         }
         assert_eq!(crc32(b"foo"), 2_356_372_769);

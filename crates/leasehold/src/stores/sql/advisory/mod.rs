@@ -20,8 +20,8 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::oneshot;
 
 pub(crate) use self::session::{Seen, Server, Session};
-pub(crate) use self::sessions::shared_by_a_pooler;
 use self::sessions::Sessions;
+pub(crate) use self::sessions::shared_by_a_pooler;
 pub(crate) use self::tether::Tether;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
@@ -121,9 +121,12 @@ impl<S: Server> Store for Advisory<S> {
     }
 
     fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
-        Box::pin(join_all(leases.iter().cloned().map(|(key, ttl)| {
-            self.ask(move |sessions| async move { sessions.renew(key, ttl).await })
-        })))
+        Box::pin(join_all(
+            leases
+                .iter()
+                .cloned()
+                .map(|(key, ttl)| self.ask(move |sessions| async move { sessions.renew(key, ttl).await })),
+        ))
     }
 
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
@@ -160,7 +163,8 @@ impl<S: Server> Store for Advisory<S> {
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(async move {
             if how == Revoke::Gently {
-                return Err(self.refusal("way to ask a holder to give up (only `release --force --now`, which ends its session)"));
+                return Err(self
+                    .refusal("way to ask a holder to give up (only `release --force --now`, which ends its session)"));
             }
             self.sessions.check(name)?;
             let name = name.clone();

@@ -116,7 +116,8 @@ impl<S: Server> Sessions<S> {
     }
 
     async fn attempt(&self, claim: &Claim, held: &mut Option<Held<S::Session>>) -> Result<Attempt> {
-        if held.is_some() && self.heartbeat(held, claim.ttl).await? == Renewal::Renewed
+        if held.is_some()
+            && self.heartbeat(held, claim.ttl).await? == Renewal::Renewed
             && let Some(held) = held
         {
             return Ok(Attempt::Granted(held.about.grant(&held.bound)));
@@ -269,7 +270,10 @@ impl<S: Server> Sessions<S> {
     pub async fn diagnose(&self) -> Result<Vec<Finding>> {
         let mut findings = vec![Finding::fine("server", self.shown())];
         findings.extend(self.with_session(async |session| session.findings().await).await?);
-        findings.push(Finding::fine("sessions", "what stands between us and the server gives each client a session of its own"));
+        findings.push(Finding::fine(
+            "sessions",
+            "what stands between us and the server gives each client a session of its own",
+        ));
         Ok(findings)
     }
 
@@ -298,7 +302,9 @@ impl<S: Server> Sessions<S> {
         loop {
             let Some(mut ready) = lock(&self.ready).pop() else { break };
             let is_stale = S::LOOKS.is_some() && BootClock.now().since(ready.since) >= FRESH;
-            if !ready.session.is_over() && (!is_stale || matches!(timeout(SILENCE, ready.session.is_there()).await, Ok(true))) {
+            if !ready.session.is_over()
+                && (!is_stale || matches!(timeout(SILENCE, ready.session.is_there()).await, Ok(true)))
+            {
                 return Ok(ready);
             }
         }
@@ -309,14 +315,16 @@ impl<S: Server> Sessions<S> {
 
     async fn connect(&self) -> Result<Ready<S::Session>> {
         let tether = Arc::<Tether>::default();
-        let session = timeout(SILENCE * 2, self.server.connect(Arc::clone(&tether))).await.map_err(|_| self.silent())??;
+        let session =
+            timeout(SILENCE * 2, self.server.connect(Arc::clone(&tether))).await.map_err(|_| self.silent())??;
         Ok(Ready { session, tether, since: BootClock.now() })
     }
 
     /// Two sessions at a time, asked in turn: whoever shares them among its clients is found out.
     async fn prove(&self, first: &mut S::Session) -> Result<()> {
         let mut second = self.connect().await?;
-        let is_own = first.number() != second.session.number() && second.session.is_own().await? && first.is_own().await?;
+        let is_own =
+            first.number() != second.session.number() && second.session.is_own().await? && first.is_own().await?;
         if !is_own {
             return Err(shared_by_a_pooler(self.shown()));
         }
