@@ -123,8 +123,9 @@ impl<S: Server> Sessions<S> {
             return Ok(Attempt::Granted(held.about.grant(&held.bound)));
         }
         loop {
-            let sent = BootClock.now();
+            let began = BootClock.now();
             let Ready { mut session, tether, since } = self.session().await?;
+            let sent = BootClock.now();
             match timeout(SILENCE, take(&mut session, claim)).await {
                 Ok(Ok(Some(token))) => {
                     let grant = self.hold(held, session, tether, claim, token, sent);
@@ -132,7 +133,7 @@ impl<S: Server> Sessions<S> {
                 }
                 Ok(Ok(None)) => return self.contended(session, tether, claim).await.map(Attempt::Held),
                 // It had ended while nobody used it. With it any lock is gone.
-                Ok(Err(_)) if session.is_over() && since < sent => {}
+                Ok(Err(_)) if session.is_over() && since < began => {}
                 Ok(Err(error)) => return Err(error),
                 Err(_) => return Err(self.give_up(session).await),
             }
