@@ -54,8 +54,8 @@
 //! | `redis` | locks in Redis (one server, Sentinel, Cluster, TLS), for the processes of many machines |
 //! | `sqlite` | locks in one SQLite file, for the processes of one machine |
 //! | `fence-rusqlite` | `sqlite`, and the module `fence`: a paused holder can't write in a transaction of a `rusqlite` connection any more |
-//! | `fence-tokio-postgres` | `postgres`, and the same for a transaction of `tokio_postgres` |
 //! | `fence-sqlx-mysql` | `mysql`, and the same for a transaction of `sqlx` in MySQL or MariaDB |
+//! | `fence-tokio-postgres` | `postgres`, and the same for a transaction of `tokio_postgres` |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
 //!
 //! Nothing is on by default but the memory store. Linux only so far: deadlines count on `CLOCK_BOOTTIME`. The futures

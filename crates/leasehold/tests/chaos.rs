@@ -1,6 +1,6 @@
 //! Processes that hold, wait, are paused and are killed, and a judge who reads what they noted: never two at a
 //! time, and tokens that grow.
-#![cfg(any(feature = "sqlite", feature = "postgres"))]
+#![cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -64,6 +64,18 @@ fn while_a_database_is_killed_and_comes_back_there_is_one_holder_at_a_time() {
     one_holder_at_a_time(&server.url(), |round| match round % 8 {
         3 => server.end_sessions(),
         7 => server.restart(),
+        _ => {}
+    });
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn while_mariadb_is_killed_and_comes_back_there_is_one_holder_at_a_time() {
+    use leasehold_testkit::servers::MariaDb;
+    let server = MariaDb::start();
+    one_holder_at_a_time(&server.url(), |round| match round % 12 {
+        5 => server.end_sessions("jobs"),
+        11 => server.restart(),
         _ => {}
     });
 }

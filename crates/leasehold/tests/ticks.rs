@@ -83,6 +83,19 @@ async fn postgres_stands_any_play() {
     assert_eq!(server.errors(), Vec::<String>::new());
 }
 
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn mysql_stands_any_play() {
+    let server = leasehold_testkit::servers::MariaDb::start();
+    for seed in 0..long(12, 200) {
+        let url = format!("{}?namespace=play-{seed}", server.url());
+        let play = Play::new(4000 + seed);
+        if let Err(violation) = play.over(|| leasehold::stores::open(&url).expect("the URL is right")).await {
+            panic!("{violation}");
+        }
+    }
+}
+
 /// The shortest such history: the first answer begins the work, the lease ends, and the second answer finds it gone.
 #[tokio::test(start_paused = true)]
 async fn n04_what_a_lie_does() {

@@ -86,6 +86,8 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// As [`open`], without looking whether there is anything.
 pub fn migration(url: &str) -> Result<Option<String>> {
     match url.split_once(':') {
+        #[cfg(feature = "mysql")]
+        Some(("mysql" | "mariadb", _)) => mysql::MySql::migration(url).map(Some),
         #[cfg(feature = "postgres")]
         Some((scheme, _)) if POSTGRES.contains(&scheme) => postgres::Postgres::migration(url).map(Some),
         _ => Ok(None),
@@ -113,6 +115,12 @@ pub fn hide_secrets(url: &str) -> String {
     let at = front[..host_ends].rfind('@');
     let is_strict = ["redis", "postgres", "mysql", "mariadb"].iter().any(|scheme| front.starts_with(scheme));
     let mut shown = match (front.find("://"), at) {
+        // A user alone, as databases are told whom they know by other means.
+        (Some(start), Some(at))
+            if start + 3 <= at && front.starts_with("postgres") && !front[start + 3..at].contains(':') =>
+        {
+            front.to_owned()
+        }
         (Some(start), Some(at)) if start + 3 <= at => {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
@@ -195,6 +203,7 @@ mod tests {
                 "redis+sentinel://u:***@a,b/m?sentinel_password=***",
             ),
             ("postgres://u:hunter2@h/db?sslmode=require&pass=x", "postgres://u:***@h/db?sslmode=require&pass=***"),
+            ("postgres://u@h/db?schema=x", "postgres://u@h/db?schema=x"),
             ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
             ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
             ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),

@@ -127,6 +127,15 @@ impl MariaDb {
         self.sql(&format!("source {}", file.display()));
     }
 
+    /// Ends all sessions of a user, as an operator would.
+    pub fn end_sessions(&self, user: &str) {
+        let all = format!("select id from information_schema.processlist where user = '{user}'");
+        for id in self.sql(&all).lines() {
+            // It may have ended by itself.
+            self.ask(&["--force", "--execute", &format!("kill {id}")]);
+        }
+    }
+
     /// What it has to say for itself.
     #[must_use]
     pub fn log(&self) -> String {
@@ -193,6 +202,7 @@ impl MariaDb {
             let file = |option, name| format!("--ssl-{option}={}", path.join(name).display());
             command.args([file("ca", "ca.crt"), file("cert", "server.crt"), file("key", "server.key")]);
         }
+        command.args((!self.options.durable).then_some("--innodb-flush-method=nosync"));
         command.args(&self.options.arguments);
         user().run(&mut command);
         *self.program() = Some(Program::start(command, &path.join("log")));

@@ -166,9 +166,15 @@ fn of_tls(cause: &str, shown: &str) -> Classified {
 /// The server said no. What a procedure has begun it takes back, and so has done nothing; but for what came at a commit.
 fn of_the_server(number: u16, error: &sqlx::Error, shown: &str) -> Classified {
     match number {
-        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 1820 | 1862 => (
+        1044 | 1045 | 1698 | 1820 | 1862 => {
+            (ErrorKind::AccessDenied, format!("{shown} refuses this user or password ({error})"), true)
+        }
+        1142 | 1143 | 1227 | 1370 => (
             ErrorKind::AccessDenied,
-            format!("{shown} does not let this user in, or do that ({error}); `leasehold doctor` says what locks need"),
+            format!(
+                "{shown} does not let this user do that ({error}); `leasehold doctor` says what locks need, and `leasehold \
+                 migrate --print` what makes the tables"
+            ),
             true,
         ),
         1049 => (ErrorKind::Misconfigured, format!("{shown} has no such database ({error}); create it"), true),

@@ -7,6 +7,7 @@ mod advisory;
 mod answer;
 mod batch;
 mod call;
+mod doctor;
 mod fault;
 mod lane;
 mod options;
@@ -97,11 +98,13 @@ impl MySql {
         Self { site, lanes }
     }
 
-    /// The statements that make the tables and procedures, for MySQL's or MariaDB's own client: for those whose
-    /// application may not make any. They may be run again.
-    #[must_use]
-    pub fn schema() -> String {
-        schema::print()
+    /// The statements that make the tables and procedures of the database that `url` names, for MySQL's or MariaDB's own
+    /// client. Asks nobody.
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong.
+    pub fn migration(url: &str) -> Result<String> {
+        Options::parse(url).map(|options| schema::print(&options.database))
     }
 
     /// A call that begins with a name.
@@ -272,7 +275,7 @@ impl Store for MySql {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async { Ok(vec![Finding::fine("server", self.site.options.shown.clone())]) })
+        Box::pin(async { doctor::diagnose(&self.site.options).await.map_err(|fault| self.told(fault)) })
     }
 
     fn tables(&self) -> Option<Tables> {

@@ -10,7 +10,7 @@ use crate::error::ErrorKind;
 use crate::stores::sql::{self, KeyScheme};
 
 /// What this build makes. The procedures carry it in their names, so that two versions can be in use at a time.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// The oldest version of this program that can still use the tables that this one makes.
 const OLDEST: i64 = 1;
@@ -24,16 +24,36 @@ const PROCEDURES: [&str; 3] =
 /// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each.
 const SETTINGS: &str = "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
 
+/// What a user needs who has the tables made by another.
+const RIGHTS: [(&str, &str); 8] = [
+    ("schema", "select"),
+    ("names", "select, insert, update, delete"),
+    ("locks", "select, insert, update, delete"),
+    ("fence", "select, insert, update, delete"),
+    ("waiters", "select, insert, update, delete"),
+    ("ticks", "select, insert, update, delete"),
+    ("modes", "select, insert"),
+    ("tokens", "select, insert, update"),
+];
+
 const ALREADY_THERE: u16 = 1304;
 
-/// Everything that a user with the right to create has to run in the database, for MySQL's own client. May be run again.
-pub(super) fn print() -> String {
-    let mut text = format!("{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
-    for procedure in statements(&PROCEDURES.concat()) {
-        let name = name_of(procedure);
-        text.push_str(&format!("drop procedure if exists {name}\n//\n{procedure}\n//\n"));
+/// Everything that a user with the right to create has to run, for MySQL's own client; the last lines are the rights that
+/// another user needs then. May be run again.
+pub(super) fn print(database: &str) -> String {
+    let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
+    let procedures = PROCEDURES.concat();
+    for procedure in statements(&procedures) {
+        text.push_str(&format!("drop procedure if exists {}\n//\n{procedure}\n//\n", name_of(procedure)));
     }
     text.push_str(&format!("{}\n//\ndelimiter ;\n", note_version()));
+    text.push_str("-- For a user who may create nothing, by its name:\n");
+    let rights = RIGHTS.iter().map(|(table, rights)| format!("grant {rights} on `{database}`.leasehold_{table}"));
+    let execute =
+        statements(&procedures).map(name_of).map(|name| format!("grant execute on procedure `{database}`.{name}"));
+    for grant in rights.chain(execute) {
+        text.push_str(&format!("--   {grant} to USER;\n"));
+    }
     text
 }
 
@@ -176,9 +196,10 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_all_of_it() {
-        let text = print();
+        let text = print("app");
         assert_eq!(text.matches("create table if not exists").count(), 8);
         assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
-        assert!(text.ends_with("//\ndelimiter ;\n"));
+        assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
+        assert_eq!(text.matches("\n--   grant ").count(), 8 + text.matches("create procedure").count());
     }
 }

@@ -15,6 +15,7 @@
 mod acquired;
 pub(super) mod advisory;
 mod asked;
+pub(super) mod clock;
 mod keys;
 mod mode;
 mod password;

@@ -1,80 +1,19 @@
 //! The server's clock, and how far away it is.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use super::Patient;
 use crate::finding::Finding;
-use crate::lease::FencingToken;
-use crate::stores::sql;
-
-/// How many round trips are measured.
-const TRIPS: usize = 9;
-
-/// Slower than this, round trips eat into short TTLs.
-const SLOW: Duration = Duration::from_millis(50);
-
-/// A call for a lease with the smallest TTL, of a second, is given up after so long.
-const TOO_SLOW: Duration = Duration::from_millis(1000 / 6);
-
-/// Clocks that differ by more are told.
-const APART: Duration = Duration::from_secs(300);
+use crate::stores::sql::{self, clock};
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
-    let (mut trips, mut clock) = (Vec::new(), None);
-    for _ in 0..TRIPS {
+    let (mut trips, mut shown) = (Vec::new(), 0);
+    for _ in 0..clock::TRIPS {
         let began = Instant::now();
         let micros = patient.ask_for::<i64>("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
         let Some(micros) = micros else { return Vec::new() };
         trips.push(began.elapsed());
-        clock = Some(sql::span(micros));
+        shown = micros;
     }
-    let ours = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    clock.map(|clock| difference(clock, ours)).into_iter().chain([latency(trips)]).collect()
-}
-
-fn difference(theirs: Duration, ours: Duration) -> Finding {
-    if theirs < FencingToken::BUILT {
-        let message =
-            "the server's clock is before this program was built: no token can be made by it, and no lock is granted";
-        return Finding::problem("clock", message, "set the server's clock");
-    }
-    let apart = theirs.abs_diff(ours);
-    if apart > APART {
-        let way = if theirs > ours { "ahead of" } else { "behind" };
-        let message = format!(
-            "the server's clock is {} s {way} ours. Leases don't mind; ticks are due by the server's",
-            apart.as_secs()
-        );
-        return Finding::warning("clock", message, "have both clocks set by NTP");
-    }
-    Finding::fine("clock", format!("at most {} s from ours", apart.as_secs() + 1))
-}
-
-fn latency(mut trips: Vec<Duration>) -> Finding {
-    trips.sort_unstable();
-    let (Some(&median), Some(&worst)) = (trips.get(trips.len() / 2), trips.last()) else {
-        return Finding::fine("latency", "not measured");
-    };
-    let message = format!("{median:.1?} for a round trip, {worst:.1?} at worst of {}", trips.len());
-    if median > SLOW || worst > TOO_SLOW {
-        let fix = "give locks a TTL of many round trips (the smallest is 1 s), or move nearer to the server";
-        return Finding::warning("latency", message, fix);
-    }
-    Finding::fine("latency", message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::finding::Severity;
-
-    #[test]
-    fn clocks_that_are_apart_are_told_and_a_clock_that_makes_no_tokens_is_a_problem() {
-        let now = FencingToken::BUILT + Duration::from_secs(86400);
-        let told = |theirs| difference(theirs, now);
-        assert_eq!(told(now + Duration::from_secs(200)).severity, Severity::Fine);
-        assert!(told(now + Duration::from_secs(301)).message.contains("301 s ahead of"));
-        assert!(told(now - Duration::from_secs(400)).message.contains("400 s behind"));
-        assert_eq!(told(FencingToken::BUILT - Duration::from_secs(1)).severity, Severity::Problem);
-    }
+    clock::findings(sql::span(shown), trips).into()
 }

@@ -1,0 +1,78 @@
+//! What the user may do, and what it costs if it may not.
+
+use super::Patient;
+use crate::finding::Finding;
+
+/// The tables, and what is lost without rights on them.
+const TABLES: [(&str, &str); 5] = [
+    ("names", "nothing can be granted"),
+    ("locks", "nothing can be granted"),
+    ("fence", "nothing can be granted"),
+    ("waiters", "nobody can wait in line"),
+    ("ticks", "ticks and keys can't be claimed"),
+];
+
+const DENIED: [u16; 4] = [1044, 1142, 1143, 1370];
+
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// Tries each right with a statement that changes nothing: what was granted by a role counts, too.
+pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
+    match patient.ask("select version from leasehold_schema").await {
+        Err(NO_SUCH_TABLE) => return cannot_create(patient).await.into_iter().collect(),
+        Err(number) if DENIED.contains(&number) => {
+            let message = "this user has no right to select from leasehold_schema: nothing works, and perhaps the tables are \
+                           not there";
+            let fix =
+                "have somebody run what `leasehold migrate --print` prints, and grant what docs/stores/mysql.md names";
+            return vec![Finding::problem("rights", message, fix)];
+        }
+        _ => {}
+    }
+    let mut findings = Vec::new();
+    for (table, cost) in TABLES {
+        let missing = missing(patient, table).await.join(", ");
+        if !missing.is_empty() {
+            let message = format!("this user has no right to {missing} on leasehold_{table}: {cost}");
+            findings.push(Finding::problem("rights", message, format!("grant {missing} on leasehold_{table} to it")));
+        }
+    }
+    if patient.ask("call leasehold_v1_inspect('', '')").await.is_err_and(|number| DENIED.contains(&number)) {
+        let message = "this user may not execute the procedures: nothing works";
+        findings.push(Finding::problem("rights", message, "grant execute on the database, or on each of them, to it"));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::fine("rights", "all that locks need"));
+    }
+    findings
+}
+
+async fn missing(patient: &mut Patient<'_>, table: &str) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    for (right, statement) in [
+        ("select", "select 1 from leasehold_TABLE limit 0"),
+        ("insert", "insert into leasehold_TABLE select * from leasehold_TABLE where 1 = 0"),
+        ("update", "update leasehold_TABLE set name = name where 1 = 0"),
+        ("delete", "delete from leasehold_TABLE where 1 = 0"),
+    ] {
+        let tried = patient.ask(&statement.replace("TABLE", table)).await;
+        if tried.is_err_and(|number| DENIED.contains(&number)) {
+            missing.push(right);
+        }
+    }
+    missing
+}
+
+/// The tables are not there: whether the user may make them. Rights by a role are not seen.
+async fn cannot_create(patient: &mut Patient<'_>) -> Option<Finding> {
+    let statement = "select count(distinct privilege_type) from (
+            select grantee, privilege_type from information_schema.user_privileges union all
+            select grantee, privilege_type from information_schema.schema_privileges where database() like table_schema
+        ) g where privilege_type in ('CREATE', 'CREATE ROUTINE')
+            and grantee = concat('''', replace(current_user(), '@', '''@'''), '''')";
+    if patient.number(statement).await? == 2 {
+        return None;
+    }
+    let message = "the tables are not there, and this user may not make them: that needs CREATE and CREATE ROUTINE";
+    Some(Finding::problem("rights", message, "have somebody run what `leasehold migrate --print` prints"))
+}
