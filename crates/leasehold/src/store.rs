@@ -146,6 +146,10 @@ pub struct Traits {
     pub wake_ups: bool,
     /// Whether a release hands the lock over to who waits for it, rather than only waking that one.
     pub hands_over: bool,
+    /// Whether what it grants ends with a session of a server's, and not by time alone: `mode=advisory`. There are no
+    /// several permits, ticks, minimum holds or gentle revocations then, nobody stands in a queue in the store, and such a
+    /// store is no part of others.
+    pub session_bound: bool,
 }
 
 /// What a store rings for one subscription.

@@ -60,9 +60,20 @@ enum Tried {
     NotDue(NotDue),
 }
 
+/// Before anything is granted: a release could only keep the lock from everybody by not giving it back.
+fn check_minimum_hold(client: &Client, terms: &Terms) -> Result<()> {
+    if terms.at_least_for.is_zero() || !client.store.traits().session_bound {
+        return Ok(());
+    }
+    let message = "session locks (mode=advisory) have no minimum hold (--at-least-for); use the lease table for that, which is \
+                   the default: leave out mode=advisory";
+    Err(Error::new(ErrorKind::Misconfigured, message))
+}
+
 impl Acquisition {
     pub fn begin(client: &Arc<Client>, terms: Terms) -> Result<Self> {
         client.check_open()?;
+        check_minimum_hold(client, &terms)?;
         client.keeper.start()?;
         let claim = Claim {
             name: terms.name.clone(),

@@ -132,6 +132,23 @@ mod in_postgres {
         Subject::new(store.expect("the URL is right"))
     });
 
+    /// Session locks in a server that all cases share.
+    fn sessions(url: &str, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?mode=advisory&namespace={namespace}")).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    /// Each lock has a session, and the names of some cases are many.
+    fn with_room() -> Postgres {
+        Postgres::options().config("max_connections", "600").start()
+    }
+
+    conformance!(postgres_advisory, session_bound shared with_room(), |server: &Postgres, namespaces| {
+        sessions(&server.url(), namespaces)
+    });
+
     /// A pooler, and the server behind it.
     fn pooled(mode: PoolMode) -> (PgBouncer, Postgres) {
         let server = Postgres::start();
@@ -185,4 +202,20 @@ mod in_mysql {
         let store = leasehold::stores::open(&format!("{}?compat=shedlock", server.url()));
         Subject::new(store.expect("the URL is right"))
     });
+
+    /// Session locks in a server that all cases share.
+    fn sessions(server: &MariaDb, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            let url = format!("{}?mode=advisory&namespace={namespace}", server.url());
+            leasehold::stores::open(&url).expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    /// Each lock has a session, and the names of some cases are many.
+    fn with_room() -> MariaDb {
+        MariaDb::options().set("max-connections", "600").start()
+    }
+
+    conformance!(mariadb_advisory, session_bound shared with_room(), sessions);
 }

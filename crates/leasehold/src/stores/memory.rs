@@ -338,7 +338,13 @@ fn grant(token: u64, attempt: u32, gave_up: Option<Tick>) -> Grant {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Memory {
     fn traits(&self) -> Traits {
-        Traits { kind: "memory", smallest_ttl: Duration::from_secs(1), wake_ups: true, hands_over: true }
+        Traits {
+            kind: "memory",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: true,
+            hands_over: true,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

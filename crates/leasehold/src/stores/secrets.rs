@@ -42,7 +42,7 @@ pub fn hide_secrets(url: &str) -> String {
         let parts: Vec<String> = query
             .split('&')
             .map(|pair| match pair.split_once('=') {
-                Some((key, _)) if is_secret(key) || (is_strict && !HARMLESS.contains(&key)) => format!("{key}=***"),
+                Some((key, _)) if !HARMLESS.contains(&key) && (is_strict || is_secret(key)) => format!("{key}=***"),
                 _ => pair.to_owned(),
             })
             .collect();
@@ -52,7 +52,7 @@ pub fn hide_secrets(url: &str) -> String {
 }
 
 /// What may be shown of the options of servers.
-const HARMLESS: [&str; 17] = [
+const HARMLESS: [&str; 19] = [
     "namespace",
     "db",
     "user",
@@ -70,6 +70,8 @@ const HARMLESS: [&str; 17] = [
     "socket",
     "ssl-mode",
     "target_session_attrs",
+    "mode",
+    "key_scheme",
 ];
 
 /// Whether what looks like options has an @ where an option's name should be.
@@ -101,6 +103,10 @@ mod tests {
             ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob@h/db?ca=/x&password_file=***"),
             ("mysql://bob@h/db?socket=/x&ssl-mode=required", "mysql://bob@h/db?socket=/x&ssl-mode=required"),
             ("mysql://u:hunter2@h/db?compat=shedlock&table=x", "mysql://u:***@h/db?compat=shedlock&table=x"),
+            (
+                "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=x",
+                "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=***",
+            ),
             ("etcd://bob@a:1,b:2", "etcd://bob@a:1,b:2"),
             ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
             ("etcd://bob:hunter2@a:1,b:2?compat=etcdctl", "etcd://bob:***@a:1,b:2?compat=etcdctl"),

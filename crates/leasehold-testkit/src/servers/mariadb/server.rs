@@ -190,6 +190,8 @@ impl MariaDb {
             "--performance-schema=OFF",
         ]);
         command.arg(format!("--port={}", self.port()));
+        // A server that starts clears the folder of what it takes for its own.
+        command.arg(format!("--tmpdir={}", path.display()));
         for (option, file) in
             [("datadir", "data"), ("socket", "socket"), ("pid-file", "pid"), ("init-file", "prepare.sql")]
         {

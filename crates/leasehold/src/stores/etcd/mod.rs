@@ -123,7 +123,13 @@ impl std::fmt::Debug for Etcd {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Etcd {
     fn traits(&self) -> Traits {
-        Traits { kind: "etcd", smallest_ttl: Duration::from_secs(2), wake_ups: true, hands_over: false }
+        Traits {
+            kind: "etcd",
+            smallest_ttl: Duration::from_secs(2),
+            wake_ups: true,
+            hands_over: false,
+            session_bound: false,
+        }
     }
 
     fn tables(&self) -> Option<Tables> {

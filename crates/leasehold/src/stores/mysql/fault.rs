@@ -12,6 +12,8 @@ use crate::error::{Error, ErrorKind};
 pub(super) enum Fault {
     /// Nothing was done: there was nobody to ask, or nobody who took it.
     Unsent(ErrorKind, String),
+    /// It is an error of ours already; nothing was asked.
+    Told(Box<Error>),
     /// What the server said, or how the connection ended, once it had been asked.
     Sent(sqlx::Error),
     /// It did not answer.
@@ -60,6 +62,7 @@ impl Fault {
                 let (kind, message, _) = classified(error, "the server");
                 Self::Unsent(kind, message)
             }
+            Self::Told(error) => Self::Unsent(error.kind(), error.to_string()),
             Self::Late | Self::Abandoned | Self::Garbled => {
                 Self::Unsent(ErrorKind::TimedOut, "the server did not answer".into())
             }
@@ -69,6 +72,7 @@ impl Fault {
     /// Told as our error. `shown` is the store.
     pub fn told(self, shown: &str) -> Error {
         match self {
+            Self::Told(error) => *error,
             Self::Unsent(kind, why) => Error::new(kind, format!("{shown} can't be asked: {why}")),
             Self::Sent(error) => {
                 let (kind, message, sure) = classified(&error, shown);

@@ -3,6 +3,7 @@
 //! One stored procedure for each operation: it decides, writes and answers in one transaction and one round trip. Leases
 //! end by the server's own clock.
 
+mod advisory;
 mod answer;
 mod batch;
 mod call;
@@ -31,8 +32,9 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
-use crate::stores::sql::{self, Asked, Said, Shown};
+use crate::stores::sql::{self, Asked, Mode, Said, Shown};
 
 /// The longest label that there is room for, in characters.
 const LABEL: usize = 255;
@@ -46,6 +48,18 @@ const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
 const LIST: &str = "call leasehold_v1_list(?)";
 const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
 
+/// The store that `url` names, by its `mode`.
+pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let options = Options::parse(url)?;
+    if let Some(table) = options.shedlock.clone() {
+        return Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))));
+    }
+    Ok(match options.kind {
+        Mode::Lease => Arc::new(MySql::with(Arc::new(Site { options, home: Mutex::default() }))),
+        Mode::Advisory => Arc::new(Advisory::new(advisory::Advisory::new(options))),
+    })
+}
+
 /// A store in a database of a MySQL (8.0 or later) or MariaDB (10.6 or later) server.
 ///
 /// `mysql://user[:password]@host[:port]/database`, or `mariadb://…`, which is the same. Percent-encoding is decoded.
@@ -54,6 +68,8 @@ const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestam
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
+/// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
+/// | `key_scheme=with_advisory_lock` | of session locks: the names of that Ruby library |
 /// | `socket=PATH` | come over a Unix socket; no host is named then |
 /// | `password_file=FILE` | where the password stands; read for each connection |
 /// | `ssl-mode=MODE` | `disabled`, `preferred` (the default without `ca`), `required`, `verify_ca`, `verify_identity` (the default with `ca`) |
@@ -67,15 +83,6 @@ pub struct MySql {
     lanes: Lanes,
 }
 
-/// The store that `url` names: in tables of ours, or in ShedLock's.
-pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
-    let options = Options::parse(url)?;
-    let Some(table) = options.shedlock.clone() else {
-        return Ok(Arc::new(MySql::with(Arc::new(Site { options, home: Mutex::default() }))));
-    };
-    Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))))
-}
-
 impl MySql {
     /// A store in the database that `url` names. Connects when it is first used.
     ///
@@ -83,8 +90,8 @@ impl MySql {
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         let options = Options::parse(url)?;
-        if options.shedlock.is_some() {
-            return Err(Error::invalid(format!("{:?} has compat, which leasehold::stores::open opens", options.shown)));
+        if options.kind == Mode::Advisory || options.shedlock.is_some() {
+            return Err(sql::of_another_mode(&options.shown));
         }
         Ok(Self::with(Arc::new(Site { options, home: Mutex::default() })))
     }
@@ -201,7 +208,13 @@ impl std::fmt::Debug for MySql {
 impl Store for MySql {
     fn traits(&self) -> Traits {
         // Nobody can be told of a release, and who was given a lock without knowing would only keep others from it.
-        Traits { kind: "mysql", smallest_ttl: Duration::from_secs(1), wake_ups: false, hands_over: false }
+        Traits {
+            kind: "mysql",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: false,
+            hands_over: false,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

@@ -7,9 +7,9 @@ use super::tls::{Mode, Tls};
 use crate::error::{Error, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
-use crate::stores::sql::{Host, Password, Tls as Files, Url, shedlock};
+use crate::stores::sql::{self, Host, KeyScheme, Mode as Kind, Password, Tls as Files, Url, shedlock};
 
-const ALL: &str = "namespace, compat, table, socket, password_file, ssl-mode, ca, cert, key";
+const ALL: &str = "namespace, mode, key_scheme, compat, table, socket, password_file, ssl-mode, ca, cert, key";
 
 const PORT: u16 = 3306;
 
@@ -25,6 +25,8 @@ pub(super) struct Options {
     pub database: String,
     pub tls: Tls,
     pub namespace: Namespace,
+    pub kind: Kind,
+    pub key_scheme: KeyScheme,
     /// The name of ShedLock's table, if that is where the locks are.
     pub shedlock: Option<String>,
     /// The URL, fit to be shown.
@@ -42,6 +44,8 @@ pub(super) enum Place {
 #[derive(Default)]
 struct Given {
     namespace: Option<Namespace>,
+    kind: Kind,
+    key_scheme: KeyScheme,
     shedlock: shedlock::Given,
     socket: Option<PathBuf>,
     password_file: Option<PathBuf>,
@@ -64,6 +68,7 @@ impl Options {
             given.take(&option, value)?;
         }
         let place = given.place(&url.hosts)?;
+        sql::check_scheme(given.kind, given.key_scheme, given.namespace.is_some())?;
         let database = url.database.filter(|database| !database.contains(['/', '`', '\0']));
         Ok(Self {
             user: url.user.ok_or("names no user; write mysql://USER:PASSWORD@host/database")?,
@@ -71,6 +76,8 @@ impl Options {
             password: given.password(url.password)?,
             tls: given.tls(&place)?,
             place,
+            kind: given.kind,
+            key_scheme: given.key_scheme,
             shedlock: given.shedlock()?,
             namespace: given.namespace.unwrap_or_default(),
             shown: shown.to_owned(),
@@ -84,6 +91,8 @@ impl Given {
             "namespace" => {
                 self.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
+            "mode" => self.kind = Kind::read(&value)?,
+            "key_scheme" => self.key_scheme = KeyScheme::read(&value)?,
             "compat" => self.shedlock.compat = Some(value),
             "table" => self.shedlock.table = Some(value),
             "socket" => self.socket = Some(value.into()),
@@ -99,7 +108,7 @@ impl Given {
 
     /// The name of ShedLock's table, if that is where the locks are.
     fn shedlock(&mut self) -> Result<Option<String>, String> {
-        let table = std::mem::take(&mut self.shedlock).table(self.namespace.is_some())?;
+        let table = std::mem::take(&mut self.shedlock).table(self.namespace.is_some(), self.kind)?;
         let is_none =
             |table: &String| table.is_empty() || table.len() > LONGEST_TABLE || table.contains(char::is_control);
         if let Some(table) = table.as_ref().filter(|table| is_none(table)) {
@@ -194,12 +203,13 @@ mod tests {
             ("mysql://:hunter2@h/app", "names no user"),
             ("mysql://bob:hunter2@h", "names no database"),
             ("mysql://bob:hunter2@h/a/b", "names no database"),
-            ("mysql://bob:hunter2@h/app?naemspace=x", "it has namespace, compat, "),
-            ("mysql://bob:hunter2@h/app?mode=advisory", "has an option \"mode\""),
+            ("mysql://bob:hunter2@h/app?naemspace=x", "it has namespace, mode, "),
             ("mysql://bob:hunter2@h/app?compat=quartz", "known is shedlock"),
             ("mysql://bob:hunter2@h/app?table=x", "is for compat=shedlock"),
             ("mysql://bob:hunter2@h/app?compat=shedlock&table=", "no name of a table"),
             ("mysql://bob:hunter2@h/app?compat=shedlock&namespace=x", "no room beside compat"),
+            ("mysql://bob:hunter2@h/app?mode=turbo", "lease (the default) or advisory"),
+            ("mysql://bob:hunter2@h/app?key_scheme=with_advisory_lock", "mode=advisory"),
             ("mysql://bob:hunt%4r2@h/app", "has a % that"),
             ("mysql://bob:hunter2@h/app?namespace=", "is wrong"),
             ("mysql://bob:hun?ter2@h/app", "is written %3F"),

@@ -3,8 +3,11 @@
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row, raw_sql};
 
+use super::call::Call;
 use super::fault::Fault;
+use super::options::Options;
 use crate::error::ErrorKind;
+use crate::stores::sql::{self, KeyScheme};
 
 /// What this build makes. The procedures carry it in their names, so that two versions can be in use at a time.
 pub(super) const VERSION: i64 = 1;
@@ -22,13 +25,15 @@ const PROCEDURES: [&str; 3] =
 const SETTINGS: &str = "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
 
 /// What a user needs who has the tables made by another.
-const RIGHTS: [(&str, &str); 6] = [
+const RIGHTS: [(&str, &str); 8] = [
     ("schema", "select"),
     ("names", "select, insert, update, delete"),
     ("locks", "select, insert, update, delete"),
     ("fence", "select, insert, update, delete"),
     ("waiters", "select, insert, update, delete"),
     ("ticks", "select, insert, update, delete"),
+    ("modes", "select, insert"),
+    ("tokens", "select, insert, update"),
 ];
 
 const ALREADY_THERE: u16 = 1304;
@@ -50,6 +55,30 @@ pub(super) fn print(database: &str) -> String {
         text.push_str(&format!("--   {grant} to USER;\n"));
     }
     text
+}
+
+/// Which kind of lock a namespace has: the first one that is used there.
+pub(super) async fn agree(db: &mut MySqlConnection, options: &Options) -> Result<(), Fault> {
+    if options.key_scheme != KeyScheme::Leasehold {
+        return Ok(()); // Others' locks, which know no namespaces.
+    }
+    let (namespace, kind) = (options.namespace.as_str(), options.kind.name());
+    for _ in 0..2 {
+        let look = Call::new("select cast(mode as char) from leasehold_modes where ns = ?").bytes(namespace);
+        if let Some(row) = look.run(db).await?.first() {
+            let agreed: String = row.try_get(0)?;
+            if agreed == kind {
+                return Ok(());
+            }
+            return Err(Fault::Told(Box::new(sql::another_mode(&options.shown, &options.namespace, &agreed))));
+        }
+        Call::new("insert ignore into leasehold_modes(ns, mode) values(?, ?)")
+            .bytes(namespace)
+            .bytes(kind)
+            .run(db)
+            .await?;
+    }
+    Err(Fault::Garbled)
 }
 
 /// What the tables say of themselves.
@@ -168,9 +197,9 @@ mod tests {
     #[test]
     fn what_is_printed_is_all_of_it() {
         let text = print("app");
-        assert_eq!(text.matches("create table if not exists").count(), 6);
+        assert_eq!(text.matches("create table if not exists").count(), 8);
         assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
         assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
-        assert_eq!(text.matches("\n--   grant ").count(), 6 + text.matches("create procedure").count());
+        assert_eq!(text.matches("\n--   grant ").count(), 8 + text.matches("create procedure").count());
     }
 }

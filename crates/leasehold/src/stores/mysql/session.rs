@@ -119,7 +119,10 @@ impl Identity {
 /// Sees to it that the tables are there; which ones they are, if they are ours.
 async fn prepare(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<Option<String>, Fault> {
     match &options.shedlock {
-        None => schema::prepare(db, lacks).await.map(Some),
+        None => {
+            let home = schema::prepare(db, lacks).await?;
+            schema::agree(db, options).await.map(|()| Some(home))
+        }
         Some(table) => shedlock::check(db, table).await.map(|_| None),
     }
 }

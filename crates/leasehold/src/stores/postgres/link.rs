@@ -11,8 +11,9 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 use super::fault::Fault;
 use super::options::{Options, PATIENCE};
 use super::statements::Statements;
-use super::{schema, shedlock, tls};
+use super::{advisory, schema, shedlock, tls};
 use crate::error::ErrorKind;
+use crate::stores::sql::Tls;
 
 /// How long tables may take to be made. All who come first wait for one of them to do it.
 const UNTIL_READY: Duration = Duration::from_secs(10);
@@ -51,6 +52,9 @@ struct Live {
 
 impl Server {
     pub fn new(options: Options) -> Self {
+        if options.tls.is_some() {
+            Tls::provide();
+        }
         let statements = Statements::of(&options.schema);
         Self { options, statements, prepared: AtomicBool::new(false), home: Mutex::default() }
     }
@@ -78,17 +82,24 @@ impl Server {
         tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
     }
 
-    async fn prepare(&self, client: &Client) -> Result<(), Fault> {
+    /// Sees to it that the tables are there, and that this kind of lock is the namespace's.
+    pub async fn prepare(&self, client: &Client) -> Result<(), Fault> {
         if self.prepared.load(Ordering::Acquire) {
             return Ok(());
         }
         let home = match &self.options.shedlock {
-            None => schema::prepare(client, &self.options).await.map(Some),
+            None => self.agreed(client).await.map(Some),
             Some(table) => shedlock::check(client, table).await.map(|()| None),
         };
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = home.map_err(as_unsent)?;
         self.prepared.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Which tables they are.
+    async fn agreed(&self, client: &Client) -> Result<String, Fault> {
+        let home = schema::prepare(client, &self.options).await?;
+        advisory::agree(client, &self.options).await.map(|()| home)
     }
 }
 

@@ -3,6 +3,7 @@
 //! One short statement for each operation: a procedure decides, writes and answers in one step and one round trip, and
 //! no transaction stands open between two. Leases end by the server's own clock.
 
+mod advisory;
 mod bells;
 mod doctor;
 mod ears;
@@ -32,8 +33,21 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
-use crate::stores::sql::{self, Asked, Said, Tls};
+use crate::stores::sql::{self, Asked, Mode, Said};
+
+/// The store that `url` names, by its `mode` or `compat`.
+pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
+    let options = Options::parse(url)?;
+    if let Some(table) = options.shedlock.clone() {
+        return Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))));
+    }
+    Ok(match options.mode {
+        Mode::Lease => Arc::new(Postgres::with(options)),
+        Mode::Advisory => Arc::new(Advisory::new(advisory::Advisory::new(options))),
+    })
+}
 
 /// How long somebody who begins to wait waits to be heard of: messages that come sooner are heard.
 const SOON: Duration = Duration::from_millis(800);
@@ -48,6 +62,8 @@ const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bi
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
+/// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
+/// | `key_scheme=with_advisory_lock` | of session locks: the keys of that Ruby library |
 /// | `schema=NAME` | where the tables are; `public`, whatever the search path is |
 /// | `host=/run/postgresql`, `port=PORT` | the folder of a Unix socket |
 /// | `user=USER`, `password=PASSWORD`, `password_file=FILE` | as whom we log in; the file is read for each connection |
@@ -65,13 +81,6 @@ pub struct Postgres {
     ears: Arc<Ears>,
 }
 
-/// The store that `url` names: in tables of ours, or in ShedLock's.
-pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
-    let options = Options::parse(url)?;
-    let Some(table) = options.shedlock.clone() else { return Ok(Arc::new(Postgres::with(options))) };
-    Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))))
-}
-
 impl Postgres {
     /// A store in the database that `url` names. Connects when it is first used.
     ///
@@ -79,16 +88,13 @@ impl Postgres {
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         let options = Options::parse(url)?;
-        if options.shedlock.is_some() {
-            return Err(Error::invalid(format!("{:?} has compat, which leasehold::stores::open opens", options.shown)));
+        if options.mode == Mode::Advisory || options.shedlock.is_some() {
+            return Err(sql::of_another_mode(&options.shown));
         }
         Ok(Self::with(options))
     }
 
     fn with(options: Options) -> Self {
-        if options.tls.is_some() {
-            Tls::provide();
-        }
         let (server, bells) = (Arc::new(Server::new(options)), Arc::<Bells>::default());
         let ears = Arc::new(Ears::new(Arc::clone(&server), Arc::clone(&bells)));
         let link = Arc::new(Link::new(Arc::clone(&server), "locks"));
@@ -278,7 +284,13 @@ impl std::fmt::Debug for Postgres {
 impl Store for Postgres {
     fn traits(&self) -> Traits {
         let hears = !self.ears.are_deaf();
-        Traits { kind: "postgres", smallest_ttl: Duration::from_secs(1), wake_ups: hears, hands_over: hears }
+        Traits {
+            kind: "postgres",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: hears,
+            hands_over: hears,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

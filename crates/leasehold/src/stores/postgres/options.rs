@@ -9,7 +9,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Namespace;
 use crate::stores::hide_secrets;
-use crate::stores::sql::{Host, Password, Tls, Url, shedlock};
+use crate::stores::sql::{self, Host, KeyScheme, Mode, Password, Tls, Url, shedlock};
 
 /// How long a connection may take to be made.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,7 +19,8 @@ const GONE: Duration = Duration::from_secs(10);
 
 const PORT: u16 = 5432;
 
-const ALL: &str = "namespace, schema, compat, table, host, port, user, password, password_file, sslmode, ca, cert, key, target_session_attrs";
+const ALL: &str = "namespace, mode, key_scheme, schema, compat, table, host, port, user, password, password_file, sslmode, ca, \
+     cert, key, target_session_attrs";
 
 /// The longest name of a schema or table, in bytes.
 const LONGEST_NAME: usize = 63;
@@ -34,6 +35,8 @@ pub(super) struct Options {
     database: Option<String>,
     pub tls: Option<Tls>,
     pub namespace: Namespace,
+    pub mode: Mode,
+    pub key_scheme: KeyScheme,
     /// Where the tables are, as a quoted identifier.
     pub schema: String,
     /// ShedLock's table, if that is where the locks are: quoted, its schema before it.
@@ -46,6 +49,8 @@ pub(super) struct Options {
 #[derive(Default)]
 struct Given {
     namespace: Option<Namespace>,
+    mode: Mode,
+    key_scheme: KeyScheme,
     schema: Option<String>,
     shedlock: shedlock::Given,
     sslmode: Option<String>,
@@ -71,6 +76,8 @@ impl Options {
             database: url.database,
             tls: None,
             namespace: Namespace::default(),
+            mode: Mode::default(),
+            key_scheme: KeyScheme::default(),
             schema: String::new(),
             shedlock: None,
             shown: shown.to_owned(),
@@ -82,13 +89,15 @@ impl Options {
             return Err("names no host; write postgres://host/database, or ?host=/run/postgresql for a socket".into());
         }
         options.schema = quoted(given.schema.as_deref().unwrap_or("public"), "schema")?;
-        let table = std::mem::take(&mut given.shedlock).table(given.namespace.is_some())?;
+        let table = std::mem::take(&mut given.shedlock).table(given.namespace.is_some(), given.mode)?;
         let table = table.map(|table| quoted(&table, "table")).transpose()?;
         options.shedlock = table.map(|table| format!("{}.{table}", options.schema));
         options.tls = given.tls()?;
         if options.tls.is_some() && options.hosts.iter().any(Host::is_socket) {
             return Err("asks for TLS over a Unix socket, which the server doesn't speak; leave it out".into());
         }
+        sql::check_scheme(given.mode, given.key_scheme, given.namespace.is_some())?;
+        (options.mode, options.key_scheme) = (given.mode, given.key_scheme);
         options.namespace = given.namespace.unwrap_or_default();
         Ok(options)
     }
@@ -98,6 +107,8 @@ impl Options {
             "namespace" => {
                 given.namespace = Some(Namespace::new(&value).map_err(|error| format!("is wrong: {error}"))?);
             }
+            "mode" => given.mode = Mode::read(&value)?,
+            "key_scheme" => given.key_scheme = KeyScheme::read(&value)?,
             "schema" => given.schema = Some(value),
             "compat" => given.shedlock.compat = Some(value),
             "table" => given.shedlock.table = Some(value),
@@ -251,11 +262,14 @@ mod tests {
             ("postgres://h/jobs?cert=/x", "needs both"),
             ("postgres:///jobs?host=/run&sslmode=require", "Unix socket"),
             ("postgres://h/jobs?host=/run", "twice"),
-            ("postgres://h/jobs?mode=advisory", "option \"mode\""),
             ("postgres://h/jobs?compat=quartz", "known is shedlock"),
             ("postgres://h/jobs?table=shedlock", "is for compat=shedlock"),
             ("postgres://h/jobs?compat=shedlock&table=", "no name of a table"),
             ("postgres://h/jobs?compat=shedlock&namespace=x", "no room beside compat"),
+            ("postgres://h/jobs?mode=turbo", "lease (the default) or advisory"),
+            ("postgres://h/jobs?key_scheme=with_advisory_lock", "mode=advisory"),
+            ("postgres://h/jobs?mode=advisory&key_scheme=with_advisory_lock&namespace=x", "no namespaces"),
+            ("postgres://h/jobs?mode=advisory&key_scheme=md5", "with_advisory_lock"),
             ("postgres://h/jobs?target_session_attrs=standby", "read-write"),
             ("postgres://h/jobs?schema=", "schema"),
             ("postgres://h/jobs?namespace=", "namespace"),

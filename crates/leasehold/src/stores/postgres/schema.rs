@@ -23,6 +23,7 @@ const STEPS: [&[&str]; VERSION as usize] = [&[
     include_str!("schema/common.sql"),
     include_str!("schema/acquire.sql"),
     include_str!("schema/calls.sql"),
+    include_str!("schema/advisory.sql"),
 ]];
 
 /// What is known of a database.
@@ -60,6 +61,8 @@ pub(super) fn whole(options: &Options) -> String {
          --   grant select, insert, update, delete\n\
          --     on {schema}.leasehold_locks, {schema}.leasehold_waiters, {schema}.leasehold_ticks to ROLE;\n\
          --   grant select on {schema}.leasehold_schema to ROLE;\n\
+         --   grant select, insert, update on {schema}.leasehold_modes to ROLE;\n\
+         --   grant select, usage, update on sequence {schema}.leasehold_tokens to ROLE;\n\
          {}",
         script(schema, schema != "\"public\"", 0)
     )
@@ -70,7 +73,11 @@ fn script(schema: &str, with_schema: bool, from: i32) -> String {
     let done = usize::try_from(from).unwrap_or(0).min(STEPS.len());
     let steps = STEPS[done..].iter().flat_map(|step| step.iter());
     let parts: Vec<_> = [include_str!("schema/version.sql")].iter().chain(steps).copied().collect();
-    let body = parts.join("\n").replace("    --@begin\n", begin).replace("@.", &format!("{schema}."));
+    let body = parts
+        .join("\n")
+        .replace("    --@begin\n", begin)
+        .replace("'@.", &format!("'{}.", schema.replace('\'', "''")))
+        .replace("@.", &format!("{schema}."));
     let create = if with_schema { format!("create schema if not exists {schema};\n") } else { String::new() };
     // One at a time: what two create at once fails for one of them.
     format!(

@@ -14,8 +14,8 @@ use super::{TIME, again, doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::name::LockName;
+use crate::stores::sql;
 use crate::stores::sql::shedlock::{Longer, Row, Table, statement};
-use crate::stores::sql::{self, Tls};
 
 /// What ShedLock takes for now where it uses the database's time: the beginning of the statement.
 const NOW: &str = "timezone('utc', current_timestamp)";
@@ -95,9 +95,6 @@ impl Rows {
     /// The table, with its name quoted and its schema before it.
     pub fn of(table: &str, options: Options) -> Self {
         let statements = Arc::new(Statements::of(table));
-        if options.tls.is_some() {
-            Tls::provide();
-        }
         let server = Arc::new(Server::new(options));
         Self { link: Link::new(Arc::clone(&server), "locks"), server, statements }
     }

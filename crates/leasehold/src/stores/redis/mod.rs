@@ -320,6 +320,7 @@ impl Store for Redis {
             smallest_ttl: Duration::from_secs(1),
             wake_ups: true,
             hands_over: self.options.hands_over(),
+            session_bound: false,
         }
     }
 

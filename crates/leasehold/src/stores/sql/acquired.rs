@@ -1,7 +1,7 @@
 //! What a claim is answered, as columns.
 
 use super::shown::{Shown, Taken};
-use super::span;
+use super::{span, wrong_clock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim, FencingToken, Grant, disagreement};
 use crate::tick::{NotDue, Tick};
@@ -49,13 +49,7 @@ impl Acquired {
             4 => Ok(Attempt::NotDue(NotDue::InFuture { ahead: span(value) })),
             5 => Ok(Attempt::NotDue(NotDue::TooOld { behind: span(value) })),
             6 => Err(disagreement(claim, self.permits.and_then(|permits| u32::try_from(permits).ok()).unwrap_or(1))),
-            7 => Err(Error::new(
-                ErrorKind::Misconfigured,
-                format!(
-                    "the clock of {shown} was set back, or is before this program was built; fencing tokens start from it, \
-                     so set it"
-                ),
-            )),
+            7 => Err(wrong_clock(shown)),
             other => Err(Error::new(ErrorKind::Internal, format!("a procedure of ours in {shown} answered {other}"))
                 .maybe_applied()),
         }

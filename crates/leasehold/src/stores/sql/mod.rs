@@ -13,8 +13,11 @@
 //! | look | name or none | [`Shown`] for each name |
 
 mod acquired;
+pub(super) mod advisory;
 mod asked;
 pub(super) mod clock;
+mod keys;
+mod mode;
 mod password;
 pub(super) mod shedlock;
 mod shown;
@@ -25,10 +28,13 @@ use std::time::Duration;
 
 pub(super) use self::acquired::Acquired;
 pub(super) use self::asked::{Asked, Said};
+pub(super) use self::keys::KeyScheme;
+pub(super) use self::mode::{Mode, another_mode, check_scheme, of_another_mode};
 pub(super) use self::password::Password;
 pub(super) use self::shown::{Shown, Taken, by_name};
 pub(super) use self::tls::Tls;
 pub(super) use self::url::{Host, Url};
+use crate::error::{Error, ErrorKind};
 use crate::lease::Renewal;
 
 /// More than any duration that makes sense, and small enough to be added to any instant.
@@ -53,6 +59,16 @@ pub(super) fn renewal(answer: i32) -> Option<Renewal> {
         2 => Some(Renewal::Revoked),
         _ => None,
     }
+}
+
+/// The error of a server whose clock no token can be made from.
+pub(super) fn wrong_clock(shown: &str) -> Error {
+    Error::new(
+        ErrorKind::Misconfigured,
+        format!(
+            "the clock of {shown} was set back, or is before this program was built; fencing tokens start from it, so set it"
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -106,7 +106,13 @@ impl Sqlite {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Sqlite {
     fn traits(&self) -> Traits {
-        Traits { kind: "sqlite", smallest_ttl: Duration::from_secs(1), wake_ups: true, hands_over: false }
+        Traits {
+            kind: "sqlite",
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: true,
+            hands_over: false,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

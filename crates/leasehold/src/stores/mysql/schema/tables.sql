@@ -49,3 +49,13 @@ create table if not exists leasehold_ticks(
     primary key(ns, name, tick)
 ) engine = innodb default character set binary
 //
+-- Which kind of lock a namespace has: lease or advisory. Two kinds would not see one another's holders.
+create table if not exists leasehold_modes(
+    ns varbinary(64) not null primary key,
+    mode varbinary(16) not null
+) engine = innodb default character set binary
+//
+-- The tokens of session locks. MariaDB has sequences, which need no commit to the disk for each.
+/*M!100300 create sequence if not exists leasehold_tokens engine = innodb */
+/*!80000 create table if not exists leasehold_tokens(one tinyint not null primary key, token bigint not null) */
+//

@@ -6,10 +6,11 @@ use super::Patient;
 use crate::finding::Finding;
 
 /// The tables, and what each right on them is for.
-const NEEDED: [(&str, &str, &str); 4] = [
+const NEEDED: [(&str, &str, &str); 5] = [
     ("locks", "select,insert,update,delete", "nothing can be granted"),
     ("waiters", "select,insert,update,delete", "nobody can wait in line"),
     ("ticks", "select,insert,update,delete", "ticks and keys can't be claimed"),
+    ("modes", "select,insert,update", "nothing works: which kind of lock the namespace has can't be agreed on"),
     ("schema", "select", "nothing works: the tables' version can't be read"),
 ];
 

@@ -224,7 +224,13 @@ impl<T: Table> std::fmt::Debug for ShedLock<T> {
 #[deny(clippy::missing_trait_methods)]
 impl<T: Table> Store for ShedLock<T> {
     fn traits(&self) -> Traits {
-        Traits { kind: T::KIND, smallest_ttl: Duration::from_secs(1), wake_ups: false, hands_over: false }
+        Traits {
+            kind: T::KIND,
+            smallest_ttl: Duration::from_secs(1),
+            wake_ups: false,
+            hands_over: false,
+            session_bound: false,
+        }
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

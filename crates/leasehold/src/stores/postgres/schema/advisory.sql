@@ -1,0 +1,43 @@
+-- Which kind of lock a namespace has: lease or advisory. Two kinds would not see one another's holders.
+create table if not exists @.leasehold_modes(
+    ns text collate "C" not null primary key,
+    mode text not null
+);
+
+-- The tokens of session locks, which a commit to the disk for each would make slow. Never behind the clock, and ahead of
+-- it by a second at the most: where it is lost, it goes on from there.
+create sequence if not exists @.leasehold_tokens as bigint;
+
+create or replace function @.leasehold_v1_mode(p_ns text, p_mode text) returns text language plpgsql volatile as $$
+declare
+    agreed text;
+begin
+    select m.mode into agreed from @.leasehold_modes m where m.ns = p_ns;
+    if not found then
+        insert into @.leasehold_modes(ns, mode) values (p_ns, p_mode)
+            on conflict (ns) do update set mode = leasehold_modes.mode returning mode into agreed;
+    end if;
+    return agreed;
+end
+$$;
+
+-- The token of a lock that the session has just got; -2 if the clock is wrong. What the session calls itself is seen by
+-- whoever asks who has the lock.
+create or replace function @.leasehold_v1_granted(p_shown text) returns bigint language plpgsql volatile as $$
+declare
+    at bigint := @.leasehold_v1_now();
+    least bigint := (at / 1000 - 1577836800000) << 4;
+    token bigint := nextval('@.leasehold_tokens');
+begin
+    perform set_config('application_name', p_shown, false);
+    if token < least then
+        perform pg_advisory_xact_lock(2879136027345790653); -- one at a time
+        if (select last_value from @.leasehold_tokens) < least then
+            perform setval('@.leasehold_tokens', least + 16000);
+        end if;
+        token := nextval('@.leasehold_tokens');
+    end if;
+    if @.leasehold_v1_clock_is_wrong(at, token) then return -2; end if;
+    return token;
+end
+$$;

@@ -1,0 +1,518 @@
+//! Session locks (`mode=advisory`) beside real servers: sessions that are ended, networks that go silent, poolers, time-outs
+//! of others, other libraries. What every such store must do is in `conformance.rs`. The numbers are those of the fault of
+//! another system that the test was made of.
+#![cfg(any(feature = "postgres", feature = "mysql"))]
+#![allow(dead_code, reason = "each database uses its part")]
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::{
+    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason, Outcome,
+    Release, Revoke, Store, Tick,
+};
+use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::proxy::{Direction, Proxy};
+
+const SOON: Duration = Duration::from_secs(20);
+const TTL: Duration = Duration::from_secs(3);
+
+/// The name whose keys are pinned in `docs/interop.md`.
+const NAME: &str = "nightly-backup";
+
+fn store(url: &str) -> Arc<dyn Store> {
+    leasehold::stores::open(url).unwrap()
+}
+
+async fn locks(url: &str) -> Locks {
+    Locks::connect(url).await.unwrap()
+}
+
+async fn acquired(lock: &Lock) -> Guard {
+    match lock.try_acquire().await.unwrap() {
+        Outcome::Acquired(guard) => guard,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn claim(name: &str) -> Claim {
+    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "host/7/job".into(), TTL)
+}
+
+fn key(claim: &Claim) -> LeaseKey {
+    LeaseKey { name: claim.name.clone(), holder: claim.holder }
+}
+
+async fn takes(store: &dyn Store, name: &str) -> Claim {
+    let claim = claim(name);
+    match store.try_acquire(&claim).await.unwrap() {
+        Attempt::Granted(_) => claim,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn is_held(store: &dyn Store, name: &str) -> bool {
+    let claim = claim(name);
+    match store.try_acquire(&claim).await.unwrap() {
+        Attempt::Held(_) => true,
+        Attempt::Granted(_) => {
+            assert_eq!(store.release(&key(&claim), Ended::default()).await.unwrap(), Release::Released);
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn refusal(store: &dyn Store, claim: &Claim) -> leasehold::Error {
+    match store.try_acquire(claim).await {
+        Err(error) => error,
+        answer => panic!("not refused: {answer:?}"),
+    }
+}
+
+/// The holder is told at once, and its release afterwards is told, not thrown.
+async fn is_lost_at_once(guard: Guard, within: Duration) {
+    let since = Instant::now();
+    assert_eq!(tokio::time::timeout(SOON, guard.lost()).await.expect("it is told"), LossReason::Gone);
+    assert!(since.elapsed() < within, "told after {:?}", since.elapsed());
+    assert!(!guard.is_valid());
+    guard.release().await.expect("a release of what is lost is answered");
+}
+
+/// A holder whose network goes silent, in both directions and without a word: it is over for the holder before the server
+/// gives the lock to another, and that is not long after.
+async fn silence_ends_a_hold(server: &str, proxied: &str, proxy: &Proxy, at_most: Duration) {
+    let (ours, others) = (locks(proxied).await, store(server));
+    let guard = acquired(&ours.lock("job").ttl(TTL)).await;
+    assert!(is_held(&*others, "job").await);
+    proxy.blackhole(Direction::ToServer);
+    proxy.blackhole(Direction::ToClient);
+    let since = Instant::now();
+    while is_held(&*others, "job").await {
+        assert!(since.elapsed() < at_most, "held for {:?} of silence", since.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!guard.is_valid(), "two at a time");
+    // At least what was left of the last heartbeat's validity: a heartbeat comes each third of the TTL.
+    assert!(since.elapsed() > TTL / 2, "given away after {:?}", since.elapsed());
+    drop(guard);
+}
+
+async fn what_needs_rows_is_refused(url: &str) {
+    let store = store(url);
+    let several = Claim { permits: NonZeroU32::new(2).unwrap(), ..claim("job") };
+    let due = Due { tick: Tick::from_unix_millis(1_800_000_000_000).unwrap(), retry_failed: false, keep: TTL };
+    let tick = Claim { due: Some(due), ..claim("job") };
+    for claim in [several, tick] {
+        let error = refusal(&*store, &claim).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("the lease table"), "{error}");
+    }
+    let held = takes(&*store, "job").await;
+    let keeps = Ended { keep_for: TTL, verdict: None };
+    assert_eq!(store.release(&key(&held), keeps).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert_eq!(store.revoke(&held.name, None, Revoke::Gently).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert!(is_held(&*store, "job").await);
+    let minimum = locks(url).await.lock("another").at_least_for(TTL).try_acquire().await.unwrap_err();
+    assert_eq!(minimum.kind(), ErrorKind::Misconfigured);
+    assert!(!is_held(&*store, "another").await);
+    assert!(store.traits().session_bound && !store.traits().wake_ups);
+}
+
+/// A namespace has the kind of lock that it was first used for.
+async fn kinds_do_not_mix(url: &str) {
+    for (first, second) in [("advisory", "lease"), ("lease", "advisory")] {
+        let of = |mode| store(&format!("{url}?namespace={first}&mode={mode}"));
+        takes(&*of(first), "job").await;
+        let error = refusal(&*of(second), &claim("job")).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains(&format!("mode={first}")), "{error}");
+        takes(&*of(first), "another").await;
+    }
+}
+
+/// An operator ends the session of a holder in another process.
+async fn a_revocation_ends_the_session(url: &str) {
+    let (ours, operator) = (locks(url).await, locks(url).await);
+    let guard = acquired(&ours.lock("job")).await;
+    let shown = operator.inspect("job").await.unwrap().unwrap();
+    assert_ne!(shown.holder, None, "somebody");
+    let hit = operator.revoke_one("job", shown.holder.unwrap(), Revoke::Now).await.unwrap().unwrap();
+    assert_eq!(hit.label, shown.label);
+    let next = acquired(&operator.lock("job")).await;
+    assert!(next.token() > guard.token());
+    is_lost_at_once(guard, Duration::from_secs(3)).await;
+    assert!(next.is_valid());
+}
+
+#[cfg(feature = "postgres")]
+mod in_postgres {
+    use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
+
+    use super::*;
+
+    fn url(server: &Postgres) -> String {
+        format!("{}?mode=advisory", server.url())
+    }
+
+    /// The sessions that have an advisory lock.
+    const HOLDERS: &str = "from pg_stat_activity a where exists (select from pg_locks l where l.pid = a.pid \
+                           and l.locktype = 'advisory') and application_name like 'leasehold%'";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn i01_behind_a_pooler_in_transaction_mode_it_is_refused() {
+        let server = Postgres::start();
+        let pooler = PgBouncer::to(&server, PoolMode::Transaction);
+        for _ in 0..2 {
+            let error = refusal(&*store(&format!("{}?mode=advisory", pooler.url())), &claim("job")).await;
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(error.to_string().contains("pooler"), "{error}");
+        }
+        assert_eq!(server.sql("select count(*) from pg_locks where locktype = 'advisory'"), "0");
+        takes(&*store(&format!("{}?namespace=other", pooler.url())), "job").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn i02_behind_a_pooler_in_session_mode_no_lock_outlives_its_client() {
+        let server = Postgres::start();
+        let pooler = PgBouncer::to(&server, PoolMode::Session);
+        let pooled = format!("{}?mode=advisory", pooler.url());
+        let (gone, others) = (store(&pooled), store(&url(&server)));
+        takes(&*gone, "job").await;
+        assert!(is_held(&*others, "job").await);
+        drop(gone);
+        eventually_async("it is free", SOON, async || !is_held(&*others, "job").await).await;
+        assert!(!is_held(&*store(&pooled), "job").await);
+    }
+
+    #[tokio::test]
+    async fn i03_i12_a_session_that_is_ended_is_a_loss_at_once() {
+        let server = Postgres::start();
+        let ours = locks(&url(&server)).await;
+        let guard = acquired(&ours.lock("job")).await;
+        server.end_sessions();
+        is_lost_at_once(guard, Duration::from_millis(500)).await;
+        let guard = acquired(&ours.lock("job")).await;
+        server.restart();
+        is_lost_at_once(guard, Duration::from_millis(500)).await;
+        eventually_async("another session takes it", SOON, async || {
+            matches!(ours.lock("job").try_acquire().await, Ok(Outcome::Acquired(_)))
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn i04_a_holder_that_falls_silent_loses_the_lock_in_a_time_that_is_known() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
+        silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test]
+    async fn i06_i13_a_holder_is_an_idle_session_that_says_who_it_is() {
+        let server = Postgres::start();
+        let ours = Locks::builder().label("db1/77").connect(&url(&server)).unwrap();
+        let guard = acquired(&ours.lock("nightly backup").ttl(TTL)).await;
+        for _ in 0..20 {
+            let shown =
+                server.sql(&format!("select state, coalesce(backend_xmin::text, 'none'), application_name {HOLDERS}"));
+            assert!(shown.starts_with("idle|none|leasehold nightly backup db1/77"), "{shown}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let listed = locks(&url(&server)).await.list().await.unwrap();
+        assert_eq!(listed.iter().map(|held| held.name.as_str()).collect::<Vec<_>>(), ["nightly backup"]);
+        assert!(listed[0].label.starts_with("db1/77"), "{listed:?}");
+        guard.release().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn i07_time_outs_of_a_role_hit_neither_holders_nor_who_waits() {
+        let server = Postgres::start();
+        server.sql(
+            "alter role postgres set statement_timeout = '1s'; alter role postgres set lock_timeout = '1ms'; \
+             alter role postgres set idle_session_timeout = '1s'; alter role postgres set tcp_user_timeout = '1s'; \
+             alter role postgres set idle_in_transaction_session_timeout = '10ms'",
+        );
+        let (ours, others) = (locks(&url(&server)).await, locks(&url(&server)).await);
+        let guard = acquired(&ours.lock("job").ttl(Duration::from_secs(30))).await;
+        let waiting = others.lock("job").wait(leasehold::Wait::For(Duration::from_secs(3))).acquire().await.unwrap();
+        assert!(matches!(waiting, Outcome::Contended(_)), "{waiting:?}");
+        assert!(guard.is_valid());
+        assert_eq!(guard.release().await.unwrap(), leasehold::Released::InTime);
+        let settings = server.sql(&format!("select count(*) {HOLDERS}"));
+        assert_eq!(settings, "0");
+    }
+
+    #[tokio::test]
+    async fn i08_names_that_collide_in_other_hashes_are_two_locks() {
+        let server = Postgres::start();
+        let store = store(&url(&server));
+        for name in ["plumless", "buckeroo"] {
+            takes(&*store, name).await;
+        }
+    }
+
+    /// As another program holds it, for a second or two.
+    fn held_elsewhere(server: &Arc<Postgres>, lock: &str) -> tokio::task::JoinHandle<String> {
+        let (server, lock) = (Arc::clone(server), lock.to_owned());
+        tokio::task::spawn_blocking(move || server.sql(&format!("select pg_advisory_lock({lock}); select pg_sleep(2)")))
+    }
+
+    async fn is_one_lock(server: &Arc<Postgres>, url: &str, name: &str, lock: &str) {
+        let store = store(url);
+        let held = takes(&*store, name).await;
+        assert_eq!(server.sql(&format!("select pg_try_advisory_lock({lock})")), "f");
+        assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+        let elsewhere = held_elsewhere(server, lock);
+        eventually_async("the other has it", SOON, async || is_held(&*store, name).await).await;
+        let shown = store.inspect(&held.name).await.unwrap().unwrap();
+        assert_eq!(shown.label, "testkit");
+        elsewhere.await.unwrap();
+        eventually_async("it is free", SOON, async || !is_held(&*store, name).await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn i09_keys_are_those_of_the_documentation() {
+        let server = Arc::new(Postgres::start());
+        is_one_lock(&server, &url(&server), NAME, "-3765677259177562136").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn locks_of_with_advisory_lock_are_the_same() {
+        let server = Arc::new(Postgres::start());
+        let url = format!("{}&key_scheme=with_advisory_lock", url(&server));
+        is_one_lock(&server, &url, "lock_name", "1222411496, 0").await;
+        is_one_lock(&server, &url, "42", "42, 0").await;
+    }
+
+    #[tokio::test]
+    async fn i11_a_standby_grants_nothing_and_when_promoted_larger_tokens() {
+        let primary = Postgres::start();
+        let ours = locks(&url(&primary)).await;
+        let guard = acquired(&ours.lock("job")).await;
+        let standby = Postgres::standby_of(&primary);
+        standby.catch_up_with(&primary);
+        let error = refusal(&*store(&url(&standby)), &claim("job")).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        standby.promote();
+        let next = acquired(&locks(&url(&standby)).await.lock("job")).await;
+        assert!(next.token() > guard.token());
+        primary.kill();
+        is_lost_at_once(guard, Duration::from_millis(500)).await;
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_lock_was_given_back_is_used_again() {
+        let server = Postgres::start();
+        let store = store(&url(&server));
+        let pids = || server.sql("select count(*) from pg_stat_activity where application_name like 'leasehold%'");
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            let held = takes(&*store, "job").await;
+            assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+            seen.push(pids());
+        }
+        assert!(seen.iter().all(|count| *count == seen[0]), "{seen:?}");
+        server.end_sessions(); // What was kept is of no use: nobody sees an error of it.
+        takes(&*store, "job").await;
+    }
+
+    #[tokio::test]
+    async fn tokens_grow_though_their_sequence_is_lost() {
+        let server = Postgres::start();
+        let store = store(&url(&server));
+        let token = async |name: &str| match store.try_acquire(&claim(name)).await.unwrap() {
+            Attempt::Granted(grant) => grant.token.number(),
+            other => panic!("not granted: {other:?}"),
+        };
+        let first = token("a").await;
+        tokio::time::sleep(Duration::from_secs(1)).await; // It is ahead by so much.
+        server.sql("alter sequence leasehold_tokens restart with 1");
+        assert!(token("b").await > first);
+        server.sql("select setval('leasehold_tokens', 1::bigint << 60)");
+        let error = refusal(&*store, &claim("c")).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("the clock"), "{error}");
+        server.sql("select setval('leasehold_tokens', 1)");
+        token("c").await;
+    }
+
+    #[tokio::test]
+    async fn what_needs_rows_is_refused() {
+        super::what_needs_rows_is_refused(&url(&Postgres::start())).await;
+    }
+
+    #[tokio::test]
+    async fn kinds_do_not_mix() {
+        super::kinds_do_not_mix(&Postgres::start().url()).await;
+    }
+
+    #[tokio::test]
+    async fn a_revocation_ends_the_session() {
+        super::a_revocation_ends_the_session(&url(&Postgres::start())).await;
+    }
+
+    #[tokio::test]
+    async fn the_doctor_finds_a_server_fit() {
+        let server = Postgres::start();
+        let findings = locks(&url(&server)).await.diagnose().await.unwrap();
+        for subject in ["server", "silence", "holders", "sessions"] {
+            assert!(findings.iter().any(|finding| finding.subject == subject), "{subject}: {findings:?}");
+        }
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod in_mariadb {
+    use leasehold_testkit::servers::MariaDb;
+
+    use super::*;
+
+    fn url(server: &MariaDb) -> String {
+        format!("{}?mode=advisory", server.url())
+    }
+
+    /// What `docs/interop.md` says of [`NAME`] in the database `jobs`.
+    const LOCK: &str = "leasehold:793d5f318a7944e312d62f080018308c03965608";
+
+    fn kill_holder(server: &MariaDb, name: &str) {
+        server.sql(&format!("kill {}", server.sql(&format!("select is_used_lock('{name}')"))));
+    }
+
+    #[tokio::test]
+    async fn i03_i12_a_session_that_is_killed_is_a_loss_within_a_second() {
+        let server = MariaDb::start();
+        let ours = locks(&url(&server)).await;
+        let guard = acquired(&ours.lock(NAME)).await;
+        kill_holder(&server, LOCK);
+        is_lost_at_once(guard, Duration::from_secs(2)).await;
+        let guard = acquired(&ours.lock(NAME)).await;
+        server.restart();
+        is_lost_at_once(guard, Duration::from_secs(2)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn i04_j07_a_holder_that_falls_silent_loses_the_lock_in_a_time_that_is_known() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
+        // In whole seconds.
+        silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(2)).await;
+    }
+
+    #[tokio::test]
+    async fn j01_any_name_is_one_lock() {
+        let server = MariaDb::start();
+        let store = store(&url(&server));
+        for name in ["x".repeat(64), "x".repeat(65), "x".repeat(200), "é".repeat(33)] {
+            let held = takes(&*store, &name).await;
+            assert!(is_held(&*store, &name).await);
+            assert_eq!(store.inspect(&held.name).await.unwrap().unwrap().name.as_str(), name);
+        }
+        takes(&*store, "Job").await;
+        takes(&*store, "job").await;
+    }
+
+    #[tokio::test]
+    async fn j03_a_node_of_galera_is_refused() {
+        let server = MariaDb::options().set("wsrep-on", "ON").start();
+        let error = refusal(&*store(&url(&server)), &claim("job")).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("Galera") && error.to_string().contains("lease table"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn j04_a_server_that_closes_idle_sessions_costs_no_lock() {
+        let server = MariaDb::start();
+        server.sql("set global wait_timeout = 2, global interactive_timeout = 2");
+        let (ours, others) = (locks(&url(&server)).await, store(&url(&server)));
+        let guard = acquired(&ours.lock("job").ttl(Duration::from_secs(30))).await;
+        for _ in 0..10 {
+            assert!(is_held(&*others, "job").await);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert!(guard.is_valid());
+        assert_eq!(guard.release().await.unwrap(), leasehold::Released::InTime);
+    }
+
+    #[tokio::test]
+    async fn j05_databases_of_a_server_do_not_meet() {
+        let server = MariaDb::start();
+        server.sql("create database other; grant all on other.* to jobs@'%'");
+        let other = format!("{}other", server.url().trim_end_matches("jobs"));
+        takes(&*store(&url(&server)), "job").await;
+        takes(&*store(&format!("{other}?mode=advisory")), "job").await;
+    }
+
+    async fn is_one_lock(server: &Arc<MariaDb>, url: &str, name: &str, lock: &str) {
+        let store = store(url);
+        let held = takes(&*store, name).await;
+        assert_eq!(server.sql(&format!("select get_lock('{lock}', 0)")), "0");
+        assert_eq!(server.sql(&format!("select is_used_lock('{lock}') is null")), "0");
+        assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+        let elsewhere = {
+            let (server, lock) = (Arc::clone(server), lock.to_owned());
+            tokio::task::spawn_blocking(move || server.sql(&format!("do get_lock('{lock}', 0), sleep(2)")))
+        };
+        eventually_async("the other has it", SOON, async || is_held(&*store, name).await).await;
+        elsewhere.await.unwrap();
+        eventually_async("it is free", SOON, async || !is_held(&*store, name).await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn i09_names_are_those_of_the_documentation() {
+        let server = Arc::new(MariaDb::start());
+        is_one_lock(&server, &url(&server), NAME, LOCK).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn locks_of_with_advisory_lock_are_the_same() {
+        let server = Arc::new(MariaDb::start());
+        is_one_lock(&server, &format!("{}&key_scheme=with_advisory_lock", url(&server)), "lock_name", "lock_name")
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_taken_once_and_let_go_once() {
+        let server = MariaDb::start();
+        let store = store(&url(&server));
+        for _ in 0..3 {
+            let held = takes(&*store, NAME).await;
+            assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(server.sql(&format!("select is_free_lock('{LOCK}')")), "1");
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_grow_though_their_sequence_is_set_back() {
+        let server = MariaDb::start();
+        let store = store(&url(&server));
+        let token = async |name: &str| match store.try_acquire(&claim(name)).await.unwrap() {
+            Attempt::Granted(grant) => grant.token.number(),
+            other => panic!("not granted: {other:?}"),
+        };
+        let first = token("a").await;
+        tokio::time::sleep(Duration::from_secs(1)).await; // It is ahead by so much.
+        server.sql("alter sequence leasehold_tokens restart with 1");
+        assert!(token("b").await > first);
+        server.sql("do setval(leasehold_tokens, 1152921504606846976)");
+        assert_eq!(refusal(&*store, &claim("c")).await.kind(), ErrorKind::Misconfigured);
+    }
+
+    #[tokio::test]
+    async fn what_needs_rows_is_refused() {
+        super::what_needs_rows_is_refused(&url(&MariaDb::start())).await;
+    }
+
+    #[tokio::test]
+    async fn kinds_do_not_mix() {
+        super::kinds_do_not_mix(&MariaDb::start().url()).await;
+    }
+
+    #[tokio::test]
+    async fn a_revocation_ends_the_session() {
+        super::a_revocation_ends_the_session(&url(&MariaDb::start())).await;
+    }
+}
