@@ -590,23 +590,15 @@ async fn nobody_takes_the_message_of_another_for_its_own() {
     let server = Postgres::start();
     let pooler = PgBouncer::to(&server, PoolMode::Transaction);
     let stores: Vec<_> = (0..24).map(|_| store(&pooler.url())).collect();
-    let tries: Vec<_> = stores
-        .iter()
-        .map(|store| {
-            let store = Arc::clone(store);
-            tokio::spawn(async move {
-                let name = LockName::new("job").unwrap();
-                eventually_async("it was tried", SOON * 2, async || {
-                    drop(store.subscribe(&name).await.unwrap());
-                    !store.traits().wake_ups
-                })
-                .await;
-            })
+    let name = LockName::new("job").unwrap();
+    let tries = stores.iter().map(async |store| {
+        eventually_async("it was tried", SOON * 2, async || {
+            drop(store.subscribe(&name).await.unwrap());
+            !store.traits().wake_ups
         })
-        .collect();
-    for tried in tries {
-        tried.await.unwrap();
-    }
+        .await;
+    });
+    futures_util::future::join_all(tries).await;
     assert_eq!(server.sql("select count(*) from pg_locks where locktype = 'advisory'"), "0", "and leaves nothing");
 }
 
