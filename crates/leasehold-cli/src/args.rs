@@ -529,7 +529,8 @@ the statements and the rights, for somebody who may. Running them again does no 
 const MIGRATE_FOOTER: &str = "\
 Examples:
   leasehold migrate
-  leasehold migrate --print --store postgres://jobs@db/jobs | psql -U postgres jobs";
+  leasehold migrate --print --store postgres://jobs@db/jobs | psql -U postgres jobs
+  leasehold migrate --print --store mysql://jobs@db/jobs | mysql -u root -p";
 
 /// What `migrate` is given.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use std::{ffi::OsStr, fs};
 
 use common::{Bench, Ran, ran};
 
-const VERBS: [&str; 8] = ["run", "status", "ls", "watch", "release", "doctor", "completions", "man"];
+const VERBS: [&str; 9] = ["run", "status", "ls", "watch", "release", "doctor", "migrate", "completions", "man"];
 
 #[test]
 fn status_tells_of_a_free_lock() {

@@ -73,9 +73,9 @@ fn while_a_database_is_killed_and_comes_back_there_is_one_holder_at_a_time() {
 fn while_mariadb_is_killed_and_comes_back_there_is_one_holder_at_a_time() {
     use leasehold_testkit::servers::MariaDb;
     let server = MariaDb::start();
-    one_holder_at_a_time(&server.url(), |round| match round % 8 {
-        3 => server.end_sessions("jobs"),
-        7 => server.restart(),
+    one_holder_at_a_time(&server.url(), |round| match round % 12 {
+        5 => server.end_sessions("jobs"),
+        11 => server.restart(),
         _ => {}
     });
 }

@@ -103,11 +103,11 @@ async fn a_stale_token_is_refused_also_by_an_old_snapshot() {
     for level in LEVELS {
         let mut jobs = job(&server, level).await;
         let locks = paused(&server);
-        let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(1))).await;
+        let guard = acquired(&locks.lock("job").ttl(TTL)).await;
         let mut tx = jobs.begin().await.unwrap();
         // It looks, and then it is paused until another one has the lock.
         sqlx::query("select count(*) from leasehold_schema").fetch_all(&mut *tx).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1100)).await;
+        tokio::time::sleep(TTL + Duration::from_millis(200)).await;
         let next = acquired(&others.lock("job").ttl(TTL)).await;
         let error = guard.fence(&mut tx).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stale, "{level}: {error}");

@@ -115,6 +115,12 @@ pub fn hide_secrets(url: &str) -> String {
     let at = front[..host_ends].rfind('@');
     let is_strict = ["redis", "postgres", "mysql", "mariadb"].iter().any(|scheme| front.starts_with(scheme));
     let mut shown = match (front.find("://"), at) {
+        // A user alone, as databases are told whom they know by other means.
+        (Some(start), Some(at))
+            if start + 3 <= at && is_strict && !front.starts_with("redis") && !front[start + 3..at].contains(':') =>
+        {
+            front.to_owned()
+        }
         (Some(start), Some(at)) if start + 3 <= at => {
             let user = front[start + 3..at].split(':').next().unwrap_or_default();
             format!("{}{user}:***{}", &front[..start + 3], &front[at..])
@@ -186,7 +192,8 @@ mod tests {
             ("rediss://h?ca=/x@y", "rediss://h?ca=/x@y"),
             ("redis://h?pas=hunter2&db=3", "redis://h?pas=***&db=3"),
             ("mysql://bob:hunter2@h/db?namespace=x&pw=hunter2", "mysql://bob:***@h/db?namespace=x&pw=***"),
-            ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob:***@h/db?ca=/x&password_file=***"),
+            ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob@h/db?ca=/x&password_file=***"),
+            ("mysql://bob@h/db?socket=/x&ssl-mode=required", "mysql://bob@h/db?socket=/x&ssl-mode=required"),
             ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
             ("redis:/:hunter2@h", "redis:***@h"),
             ("redis//:hunter2@h", "redis:***@h"),
@@ -196,6 +203,7 @@ mod tests {
                 "redis+sentinel://u:***@a,b/m?sentinel_password=***",
             ),
             ("postgres://u:hunter2@h/db?sslmode=require&pass=x", "postgres://u:***@h/db?sslmode=require&pass=***"),
+            ("postgres://u@h/db?schema=x", "postgres://u@h/db?schema=x"),
             ("postgres://u:hun?ter2@h/db", "postgres://u:***@h/db"),
             ("postgresql:///db?host=/run/x&password=hunter2", "postgresql:///db?host=/run/x&password=***"),
             ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),

@@ -7,7 +7,8 @@ use super::MariaDb;
 #[cfg(feature = "tls")]
 use crate::servers::Certificates;
 
-/// How a [`MariaDb`] is to be started. Without options: as a server comes, but small.
+/// How a [`MariaDb`] is to be started. Without options: small, and nothing is synced to the disk: `kill -9`
+/// loses nothing, a power failure would.
 ///
 /// ```no_run
 /// use leasehold_testkit::servers::MariaDb;
@@ -17,6 +18,7 @@ use crate::servers::Certificates;
 #[derive(Debug, Clone, Default)]
 pub struct MariaDbOptions {
     pub(super) arguments: Vec<String>,
+    pub(super) durable: bool,
     #[cfg(feature = "tls")]
     pub(super) certificates: Option<Arc<Certificates>>,
 }
@@ -26,6 +28,13 @@ impl MariaDbOptions {
     #[must_use]
     pub fn set(mut self, option: &str, value: &str) -> Self {
         self.arguments.push(format!("--{option}={value}"));
+        self
+    }
+
+    /// Commits wait for the disk, as they do outside of tests.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
         self
     }
 

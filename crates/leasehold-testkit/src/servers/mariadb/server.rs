@@ -200,6 +200,7 @@ impl MariaDb {
             let file = |option, name| format!("--ssl-{option}={}", path.join(name).display());
             command.args([file("ca", "ca.crt"), file("cert", "server.crt"), file("key", "server.key")]);
         }
+        command.args((!self.options.durable).then_some("--innodb-flush-method=nosync"));
         command.args(&self.options.arguments);
         user().run(&mut command);
         *self.program() = Some(Program::start(command, &path.join("log")));

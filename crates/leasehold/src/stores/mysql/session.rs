@@ -137,7 +137,7 @@ pub(super) async fn connect(options: &Options) -> Result<MySqlConnection, Fault>
             .no_engine_substitution(false)
             .timezone(None)
             .disable_statement_logging();
-        if let Some(password) = password {
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
             how = how.password(&password);
         }
         how = match &own.place {

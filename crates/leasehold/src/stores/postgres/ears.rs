@@ -30,29 +30,34 @@ const ARE_YOU_THERE: &str = "?";
 pub(super) struct Ears {
     server: Arc<Server>,
     bells: Arc<Bells>,
-    /// The number, and part of the channel's name.
-    id: String,
     state: Mutex<State>,
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
-    open: Option<Client>,
+    open: Option<Ear>,
     /// Whether nothing was heard at the last trial.
     is_deaf: bool,
     not_before: Option<Instant>,
 }
 
+/// A session that was heard to hear.
+struct Ear {
+    session: Client,
+    /// The number, and part of the channel's name. Another one for each session: the server may not know yet that the last
+    /// one has ended.
+    id: String,
+}
+
 impl Ears {
     pub fn new(server: Arc<Server>, bells: Arc<Bells>) -> Self {
-        let id = format!("{:016x}", rand::random::<u64>());
-        Self { server, bells, id, state: Mutex::default(), opening: tokio::sync::Mutex::default() }
+        Self { server, bells, state: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
     /// As what this process is spoken to; nothing if it doesn't hear.
-    pub fn client(&self) -> &str {
-        if self.are_open() { &self.id } else { "" }
+    pub fn client(&self) -> String {
+        self.state().heard_as().unwrap_or_default().to_owned()
     }
 
     /// Whether messages don't arrive here, as through a pooler. Not so until it was tried.
@@ -66,7 +71,7 @@ impl Ears {
     }
 
     fn are_open(&self) -> bool {
-        self.state().open.as_ref().is_some_and(|client| !client.is_closed())
+        self.state().heard_as().is_some()
     }
 
     /// Listens, and tries out whether it hears what is said over another connection.
@@ -76,7 +81,7 @@ impl Ears {
             return;
         }
         let (open, is_deaf, pause) = match self.try_out(other).await {
-            Ok(Some(client)) => (Some(client), false, Duration::ZERO),
+            Ok(Some(ear)) => (Some(ear), false, Duration::ZERO),
             Ok(None) => (None, true, AFTER_SILENCE),
             Err(_) => (None, self.are_deaf(), AFTER_FAILURE), // Whoever waits looks by itself.
         };
@@ -84,28 +89,35 @@ impl Ears {
     }
 
     /// A session that hears; none if it doesn't.
-    async fn try_out(&self, other: &Link) -> Result<Option<Client>, Fault> {
-        let (client, unasked) = self.server.connect("waits").await?;
+    async fn try_out(&self, other: &Link) -> Result<Option<Ear>, Fault> {
+        let number = rand::random::<u64>();
+        let id = format!("{number:016x}");
+        let (session, unasked) = self.server.connect("waits").await?;
         let heard = Arc::new(Notify::new());
         let is_proven = Arc::new(AtomicBool::new(false));
         tokio::spawn(hear(unasked, Arc::clone(&self.bells), Arc::clone(&heard), Arc::clone(&is_proven)));
-        let channel = format!("leasehold_{}", self.id);
-        client.batch_execute(&format!("listen {channel}")).await?;
+        let channel = format!("leasehold_{id}");
+        session.batch_execute(&format!("listen {channel}")).await?;
         other.call("select pg_notify($1, $2)", &[(&channel, Type::TEXT), (&ARE_YOU_THERE, Type::TEXT)]).await?;
         if tokio::time::timeout(TRIAL, heard.notified()).await.is_err() {
             // Somebody else's by now, if it is a pooler's; most give the same one again.
-            client.batch_execute(&format!("unlisten {channel}")).await?;
+            session.batch_execute(&format!("unlisten {channel}")).await?;
             return Ok(None);
         }
         is_proven.store(true, Ordering::Release);
         // Only now: it would stay behind in a pooler's session.
-        let number = u64::from_str_radix(&self.id, 16).unwrap_or_default().cast_signed();
-        client.query_typed_one("select pg_advisory_lock($1)", &[(&number, Type::INT8)]).await?;
-        Ok(Some(client))
+        session.query_typed_one("select pg_advisory_lock($1)", &[(&number.cast_signed(), Type::INT8)]).await?;
+        Ok(Some(Ear { session, id }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn heard_as(&self) -> Option<&str> {
+        self.open.as_ref().filter(|ear| !ear.session.is_closed()).map(|ear| &*ear.id)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio_postgres::types::{ToSql, Type};
@@ -12,6 +13,9 @@ use super::options::{Options, PATIENCE};
 use super::statements::Statements;
 use super::{schema, shedlock, tls};
 use crate::error::ErrorKind;
+
+/// How long tables may take to be made. All who come first wait for one of them to do it.
+const UNTIL_READY: Duration = Duration::from_secs(10);
 
 /// What a statement is given.
 pub(super) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -150,8 +154,8 @@ impl Link {
         let (client, mut unasked) = self.server.connect(self.what_for).await?;
         // It ends with its client, or with its connection.
         tokio::spawn(async move { while unasked.next().await.is_some_and(|said| said.is_ok()) {} });
-        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
-        tokio::time::timeout(PATIENCE, self.server.prepare(&client)).await.map_err(late)??;
+        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("its tables were not ready within {UNTIL_READY:?}"));
+        tokio::time::timeout(UNTIL_READY, self.server.prepare(&client)).await.map_err(late)??;
         let live = Arc::new(Live { client, broken: AtomicBool::new(false) });
         *self.held() = Some(Arc::clone(&live));
         Ok(live)

@@ -136,7 +136,8 @@ impl Postgres {
         if claim.queue.is_some() && self.ears.are_to_open() {
             self.listen_again();
         }
-        let asked = Asked::of(claim, self.ears.client());
+        let client = self.ears.client();
+        let asked = Asked::of(claim, &client);
         let given: [Given<'_>; 13] = [
             (&self.namespace(), Type::TEXT),
             (&asked.name, Type::TEXT),

@@ -69,7 +69,7 @@ fn script(schema: &str, with_schema: bool, from: i32) -> String {
     let begin = include_str!("schema/begin.sql");
     let done = usize::try_from(from).unwrap_or(0).min(STEPS.len());
     let steps = STEPS[done..].iter().flat_map(|step| step.iter());
-    let parts: Vec<_> = [include_str!("schema/version.sql")].iter().chain(steps).map(|part| part.to_string()).collect();
+    let parts: Vec<_> = [include_str!("schema/version.sql")].iter().chain(steps).copied().collect();
     let body = parts.join("\n").replace("    --@begin\n", begin).replace("@.", &format!("{schema}."));
     let create = if with_schema { format!("create schema if not exists {schema};\n") } else { String::new() };
     // One at a time: what two create at once fails for one of them.

@@ -15,9 +15,9 @@ create procedure leasehold_v1_acquire(
 acquire: begin
     -- Only what stands in a SELECT of its own looks without locking: what an IF or a SET looks at is locked.
     declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
-    declare taken, held, ahead, is_fresh, is_running, has_rows int default 0;
+    declare taken, held, ahead, is_fresh, is_running int default 0;
     declare last_token, had_mark, had_mark_until, had_keep, had_forget_at, place bigint;
-    declare agreed, my_slot, my_revoked, the_slot, tries int;
+    declare agreed, my_slot, my_revoked, the_slot int;
     declare open_holder varbinary(32);
     declare open_once, is_open tinyint default 0;
     declare attempt int default 0;
@@ -28,25 +28,27 @@ acquire: begin
     if the_tick is null then
         select count(*), coalesce(sum(holder <=> the_holder), 0) into taken, held from leasehold_locks
             where ns = the_ns and name = the_name and expires > now_us;
-        select permits into agreed from leasehold_names where ns = the_ns and name = the_name;
-        select count(*) into ahead from leasehold_waiters
-            where ns = the_ns and name = the_name and seen > now_us - 1000000 and holder <> the_holder
-                and (the_ticket is null or ticket < the_ticket or (ticket = the_ticket and holder < the_holder));
-        if held = 0 and (taken = 0 or agreed = the_permits) and the_permits - taken <= ahead then
-            if not is_waiter then
-                call leasehold_v1_told(the_ns, the_name, now_us, ahead, null, agreed);
-                leave acquire;
-            end if;
-            if the_ticket is not null then
-                update leasehold_waiters set seen = now_us
-                    where ns = the_ns and name = the_name and holder = the_holder and seen > now_us - 1000000;
-                if row_count() > 0 then
-                    call leasehold_v1_told(the_ns, the_name, now_us, ahead, the_ticket, agreed);
+        if held = 0 and (taken >= the_permits or the_ticket is not null) then
+            select permits into agreed from leasehold_names where ns = the_ns and name = the_name;
+            select count(*) into ahead from leasehold_waiters
+                where ns = the_ns and name = the_name and seen > now_us - 1000000 and holder <> the_holder
+                    and (the_ticket is null or ticket < the_ticket or (ticket = the_ticket and holder < the_holder));
+            if (taken = 0 or agreed = the_permits) and the_permits - taken <= ahead then
+                if not is_waiter then
+                    call leasehold_v1_told(the_ns, the_name, now_us, ahead, null, agreed);
                     leave acquire;
                 end if;
+                if the_ticket is not null then
+                    update leasehold_waiters set seen = now_us
+                        where ns = the_ns and name = the_name and holder = the_holder and seen > now_us - 1000000;
+                    if row_count() > 0 then
+                        call leasehold_v1_told(the_ns, the_name, now_us, ahead, the_ticket, agreed);
+                        leave acquire;
+                    end if;
+                end if;
             end if;
+            set agreed = null;
         end if;
-        set agreed = null;
     end if;
 
     set transaction isolation level read committed;
@@ -78,15 +80,13 @@ acquire: begin
         end if;
     end if;
 
-    -- Those that are over too: a renewal that is late must not bring one back under our hands.
-    select count(*) into has_rows from leasehold_locks where ns = the_ns and name = the_name for update;
     set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
-    set taken = 0, held = 0;
-    if has_rows > 0 then
-        select count(*), count(holder), max(if(holder = the_holder, slot, null)), max(if(holder = the_holder, revoked, null))
-            into taken, held, my_slot, my_revoked
-            from leasehold_locks where ns = the_ns and name = the_name and expires > now_us;
-    end if;
+    -- Those that are over are locked too: a renewal that is late must not bring one back under our hands.
+    select count(if(expires > now_us, 1, null)), count(if(expires > now_us, holder, null)),
+            max(if(expires > now_us and holder = the_holder, slot, null)),
+            max(if(expires > now_us and holder = the_holder, revoked, null))
+        into taken, held, my_slot, my_revoked
+        from leasehold_locks where ns = the_ns and name = the_name for update;
     if now_us < built or last_token > (now_us div 1000 - 1577836800000 + 3600000) * 16 then
         rollback;
         select 7;
@@ -172,7 +172,13 @@ acquire: begin
 
     -- One that was revoked has its permit until it ends, and gets no other.
     if my_slot is null and the_permits - taken > ahead then
-        call leasehold_v1_free_slot(the_ns, the_name, the_permits, taken, now_us, the_slot);
+        if taken = 0 then
+            select slot into the_slot from leasehold_fence
+                where ns = the_ns and name = the_name and slot = 0 for update skip locked;
+        end if;
+        if the_slot is null then
+            call leasehold_v1_free_slot(the_ns, the_name, the_permits, taken, now_us, the_slot);
+        end if;
     end if;
     if the_slot is not null then
         set last_token = greatest(last_token + 1, (now_us div 1000 - 1577836800000) * 16);

@@ -17,7 +17,7 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let schema = &patient.options.schema;
     let usage = "select has_schema_privilege(to_regnamespace($1), $2) where to_regnamespace($1) is not null";
     let may = |right: &'static str| async move {
-        let row = patient.ask(&usage, &[(schema, Type::TEXT), (&right, Type::TEXT)]).await;
+        let row = patient.ask(usage, &[(schema, Type::TEXT), (&right, Type::TEXT)]).await;
         row.and_then(|row| row.try_get::<_, bool>(0).ok())
     };
     if may("usage").await == Some(false) {

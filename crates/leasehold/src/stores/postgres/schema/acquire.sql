@@ -23,6 +23,30 @@ begin
     --@begin
     o_outcome := 2; o_ahead := 0; o_permits := 1;
 
+    -- Most claims are for a plain lock that is free and has nobody in its way.
+    if p_tick is null and p_permits = 1 then
+        at := @.leasehold_v1_now();
+        select * into one from @.leasehold_locks l
+            where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.expires <= at
+            for update skip locked;
+        if found and one.permits = 1 and not @.leasehold_v1_clock_is_wrong(at, one.token)
+            and not exists (select from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name)
+            and not exists (select from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot > 0)
+        then
+            update @.leasehold_locks l
+                set holder = p_holder, label = p_label, token = @.leasehold_v1_next_token(one.token, at),
+                    granted = at, expires = at + p_ttl, revoked = false
+                where l.ns = p_ns and l.name = p_name and l.slot = 0
+                returning l.token into o_token;
+            if one.forget_at < at + one.kept + 86400000000 then
+                perform @.leasehold_v1_remember(p_ns, p_name, one.kept, one.forget_at, 0, at);
+            end if;
+            o_attempt := 0;
+            o_outcome := 1;
+            return;
+        end if;
+    end if;
+
     -- First a look, which is enough for whoever gets nothing and leaves nothing behind. Then with the name's first slot
     -- locked, which keeps everybody else from deciding at the same time.
     <<decide>>

@@ -8,6 +8,18 @@ begin
     --@begin
     o_released := 0;
     at := @.leasehold_v1_now();
+    if p_verdict is null and p_rest = 0 then
+        -- Most releases have nothing to say. The first slot is what keeps others from deciding at the same time.
+        update @.leasehold_locks l set holder = null, expires = at, revoked = false
+            where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.holder = p_holder and l.expires > at;
+        if found then
+            o_released := 1;
+            if exists (select from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name) then
+                perform @.leasehold_v1_pass_on(p_ns, p_name, @.leasehold_v1_now());
+            end if;
+            return;
+        end if;
+    end if;
     if p_verdict is null then
         -- A late release changes nothing.
         perform 1 from @.leasehold_locks l
@@ -16,10 +28,6 @@ begin
     end if;
     at := @.leasehold_v1_lock(p_ns, p_name);
     if p_verdict is not null then
-        -- That it is done has to survive as the claim has.
-        if current_setting('synchronous_commit') = 'off' then
-            perform set_config('synchronous_commit', 'on', true);
-        end if;
         perform @.leasehold_v1_judge(p_ns, p_name, p_holder, p_verdict, p_tick);
     end if;
     if @.leasehold_v1_free(p_ns, p_name, p_holder, p_rest, at) then

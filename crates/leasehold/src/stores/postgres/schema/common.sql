@@ -114,6 +114,10 @@ begin
         update @.leasehold_ticks t set holder = null, attempts = greatest(t.attempts - 1, 0)
             where t.ns = p_ns and t.name = p_name and t.holder = p_holder;
     end if;
+    -- What became of a tick has to survive as its claim has.
+    if found and current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
     -- What is remembered for a while is so from its end on.
     update @.leasehold_locks l set key_ends = @.leasehold_v1_now() + l.keep
         where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.keep is not null;

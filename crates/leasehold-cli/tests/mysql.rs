@@ -1,0 +1,63 @@
+//! The command over a MySQL or MariaDB database.
+
+mod common;
+
+use common::{Bench, Ran, ran};
+use leasehold_testkit::servers::MariaDb;
+
+const YEAR: &str = "0 0 1 1 *";
+
+fn on(url: &str, bench: &Bench, args: &[&str]) -> Ran {
+    ran(bench.bare(args).env("LEASEHOLD_STORE", url))
+}
+
+#[test]
+fn run_and_its_verbs_do_there_what_they_do_in_a_file() {
+    let (server, bench) = (MariaDb::start(), Bench::new());
+    // A password is kept from the job, and with it the way to the store.
+    server.sql("create user bob@'%'; grant all on jobs.* to bob@'%'");
+    let url = format!("mysql://bob@{}/jobs", server.address());
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{leasehold} status a --json; {leasehold} run a -- true; echo code $?");
+    let ran = on(&url, &bench, &["run", "a", "--", "sh", "-c", &inner]);
+    ran.says(&["\"state\": \"held\"", "code 75"]).fails(0, &["a: held by"]);
+    on(&url, &bench, &["status", "a"]).says(&["a is free"]);
+    for (n, says) in [(1, "ran"), (2, "")] {
+        let slot = on(&url, &bench, &["run", "s", "--once-per", YEAR, "--", "echo", "ran"]);
+        assert_eq!((slot.code, slot.stdout.trim()), (0, says), "{n}: {slot:?}");
+    }
+    let key = ["run", "k", "--once-key", "1", "--retry-failed", "--", "sh", "-c", "[ $LEASEHOLD_ATTEMPT = 2 ]"];
+    assert_eq!([0; 3].map(|_| on(&url, &bench, &key).code), [1, 0, 0]);
+    let pool = format!("{leasehold} run p --permits 2 -- {leasehold} ls");
+    let listed = on(&url, &bench, &["run", "p", "--permits", "2", "--", "sh", "-c", &pool]);
+    assert_eq!(listed.stdout.lines().filter(|line| line.starts_with("p ")).count(), 2, "{listed:?}");
+    on(&url, &bench, &["doctor"]).says(&["version: MariaDB", "rights: all that locks need", "tables: version 1"]);
+}
+
+#[test]
+fn a_server_that_is_gone_or_closed_is_no_answer() {
+    let (server, bench) = (MariaDb::start(), Bench::new());
+    on(&server.url_as("jobs", "wrong"), &bench, &["run", "a", "--", "true"])
+        .fails(77, &["refuses this user or password"]);
+    let url = server.url();
+    on(&url, &bench, &["run", "a", "--", "true"]).says(&[]);
+    server.kill();
+    let gone = on(&url, &bench, &["run", "a", "--", "touch", "ran"]);
+    gone.fails(69, &["can't be asked"]);
+    assert!(!bench.path("ran").exists() && !gone.stderr.contains("hunter2"), "{gone:?}");
+}
+
+#[test]
+fn who_may_not_create_tables_has_them_made() {
+    let (server, bench) = (MariaDb::start(), Bench::new());
+    server.sql("create table theirs(x int); grant select on jobs.theirs to poor@'%'");
+    let url = server.url_as("poor", "hunter3");
+    on(&url, &bench, &["run", "a", "--", "true"]).fails(77, &["leasehold migrate --print"]);
+    on(&url, &bench, &["migrate"]).fails(77, &["leasehold migrate --print"]);
+    let printed = on(&url, &bench, &["migrate", "--print"]);
+    server.script(&printed.stdout);
+    let grants = printed.stdout.lines().filter_map(|line| line.strip_prefix("--   "));
+    server.sql(&grants.collect::<Vec<_>>().join("\n").replace("USER", "poor@'%'"));
+    on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
+    on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
+}
