@@ -54,6 +54,7 @@ const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestam
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
+/// | `compat=shedlock`, `table=NAME` | the locks of another library, in its table |
 /// | `socket=PATH` | come over a Unix socket; no host is named then |
 /// | `password_file=FILE` | where the password stands; read for each connection |
 /// | `ssl-mode=MODE` | `disabled`, `preferred` (the default without `ca`), `required`, `verify_ca`, `verify_identity` (the default with `ca`) |
