@@ -9,7 +9,7 @@ use leasehold::{
     Released, Renewal, Revoke, Severity, Store, Tick, Wait,
 };
 use leasehold_testkit::process::eventually;
-use leasehold_testkit::servers::{MariaDb, MariaDbOptions, Postgres, PostgresOptions};
+use leasehold_testkit::servers::{MariaDb, MariaDbOptions, PgBouncer, PoolMode, Postgres, PostgresOptions};
 
 mod peers;
 use peers::Peer;
@@ -410,6 +410,75 @@ on_both!(
     what_has_no_place_is_refused,
     other_clocks_are_told,
 );
+
+/// What is sent of times is durations.
+#[tokio::test(flavor = "multi_thread")]
+async fn l01_no_clock_of_a_node_decides() {
+    let postgres = Database::Postgres(Postgres::options().config("log_statement", "all").start()).with_table();
+    let mariadb = Database::MariaDb(MariaDb::start()).with_table();
+    let Database::MariaDb(server) = &mariadb else { unreachable!() };
+    server.sql("set global log_output = 'TABLE', global general_log = 1");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
+    for database in [&postgres, &mariadb] {
+        let (locks, others) = (database.locks().await, database.locks().await);
+        let guard = locks.lock("job").ttl(LONG / 20).try_acquire().await.unwrap().guard().unwrap();
+        refused(&others, "job").await;
+        tokio::time::sleep(LONG / 30).await; // renewed meanwhile
+        guard.release().await.unwrap();
+        let said = match database {
+            Database::Postgres(server) => server.log(),
+            Database::MariaDb(server) => {
+                server.sql("select argument from mysql.general_log where command_type = 'Execute'")
+            }
+        };
+        let said: String =
+            said.lines().filter(|line| !line.contains("LOG:  execute") || line.contains("shedlock")).collect();
+        assert!(said.contains("insert into") && said.contains("greatest(") && said.contains("job"), "{said}");
+        for number in said.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u128>().ok()) {
+            let is_instant = |unit: u128| number.abs_diff(now / unit) < 86_400_000_000 / unit;
+            assert!(!is_instant(1) && !is_instant(1000) && !is_instant(1_000_000), "{number} in {said}");
+        }
+    }
+}
+
+/// Renewals go on by themselves: nobody else gets in, however long the work.
+#[tokio::test(flavor = "multi_thread")]
+async fn l07_work_that_is_longer_than_the_ttl_is_not_overlapped() {
+    for database in [Database::Postgres(Postgres::start()), Database::MariaDb(MariaDb::start())] {
+        let database = database.with_table();
+        let (mut peer, locks) = (database.peer(), database.locks().await);
+        let guard = locks.lock("job").ttl(LONG / 30).try_acquire().await.unwrap().guard().unwrap();
+        let began = std::time::Instant::now();
+        while began.elapsed() < LONG / 12 {
+            assert!(!peer.acquires("job", LONG));
+            tokio::time::sleep(LONG / 600).await;
+        }
+        assert!(guard.is_valid());
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        assert!(peer.acquires("job", LONG));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_may_stand_in_between() {
+    let server = Postgres::start();
+    let pooler = PgBouncer::to(&server, PoolMode::Transaction);
+    let database = Database::Postgres(server).with_table();
+    let (mut peer, store) =
+        (database.peer(), leasehold::stores::open(&format!("{}?compat=shedlock", pooler.url())).unwrap());
+    let claims: Vec<_> = (0..20).map(|nth| claim(&format!("job {nth}"), LONG)).collect();
+    for claim in &claims {
+        granted(&*store, claim).await;
+    }
+    assert!(!peer.acquires("job 7", LONG));
+    let leases: Vec<_> = claims.iter().map(|claim| (lease(claim), LONG * 2)).collect();
+    assert!(store.renew(&leases).await.iter().all(|renewal| matches!(renewal, Ok(Renewal::Renewed))));
+    for claim in &claims {
+        released(&*store, claim).await;
+    }
+    assert!(peer.acquires("job 7", LONG));
+    assert_eq!(database.rows(), (20, 1));
+}
 
 /// Both sides in all pairs of time zones, new connections for each.
 async fn exclusion_holds_in_all_zones(database: &Database, zones: [&str; 2], set: impl Fn(&str)) {

@@ -70,6 +70,7 @@ pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// | `namespace=NAME` | users of one database that share names; `default` |
 /// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
 /// | `key_scheme=with_advisory_lock` | of session locks: the names of that Ruby library |
+/// | `compat=shedlock`, `table=NAME` | the locks of another library, in its table |
 /// | `socket=PATH` | come over a Unix socket; no host is named then |
 /// | `password_file=FILE` | where the password stands; read for each connection |
 /// | `ssl-mode=MODE` | `disabled`, `preferred` (the default without `ca`), `required`, `verify_ca`, `verify_identity` (the default with `ca`) |

@@ -65,6 +65,7 @@ const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bi
 /// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
 /// | `key_scheme=with_advisory_lock` | of session locks: the keys of that Ruby library |
 /// | `schema=NAME` | where the tables are; `public`, whatever the search path is |
+/// | `compat=shedlock`, `table=NAME` | the locks of another library, in its table |
 /// | `host=/run/postgresql`, `port=PORT` | the folder of a Unix socket |
 /// | `user=USER`, `password=PASSWORD`, `password_file=FILE` | as whom we log in; the file is read for each connection |
 /// | `sslmode=require` | over TLS, and the server's certificate and name are checked; `disable`, the default: not |

@@ -36,7 +36,7 @@ const TAKE: &str = "
                 locked_at = case when t.lock_until <= @now
                     then greatest(@now, t.locked_at + interval '1 millisecond') else t.locked_at end,
                 locked_by = case when t.lock_until <= @now then $2 else t.locked_by end
-            where t.lock_until <= @now or @mark = $3
+            where t.lock_until <= @now or right(t.locked_by, 33) = $3
             returning @read
     )
     select * from taken
