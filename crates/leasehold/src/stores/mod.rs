@@ -209,7 +209,7 @@ mod tests {
             ("postgres:/u:hunter2@h/db", "postgres:***@h/db"),
             (
                 "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=x",
-                "postgres://u:***@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=***",
+                "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=***",
             ),
         ] {
             assert_eq!(hide_secrets(url), shown);

@@ -60,7 +60,7 @@ const SOON: Duration = Duration::from_millis(800);
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
-/// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
+/// | `mode=advisory` | session locks instead of leases in tables: a store of its own, which `stores::open` makes |
 /// | `key_scheme=with_advisory_lock` | of session locks: the keys of that Ruby library |
 /// | `schema=NAME` | where the tables are; `public`, whatever the search path is |
 /// | `host=/run/postgresql`, `port=PORT` | the folder of a Unix socket |
