@@ -6,7 +6,7 @@
 //! Starts a server of its own, whose commits wait for the disk (`--no-disk`: they don't). Rounds are interleaved; a ratio
 //! is the median of the rounds' ratios, with the smallest and the largest.
 //!
-//! `--case pair|contended|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
+//! `--case pair|advisory|contended|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
 
 #[allow(dead_code, reason = "the figures of other stores need more of it")]
 #[path = "redis/figures.rs"]
@@ -50,6 +50,9 @@ async fn main() {
     println!("{}", Figure::header());
     if wanted("pair") {
         pair(&bench).await.iter().for_each(|figure| println!("{}", figure.line()));
+    }
+    if wanted("advisory") {
+        advisory(&bench).await.iter().for_each(|figure| println!("{}", figure.line()));
     }
     if wanted("contended") {
         contended(&bench).await.iter().for_each(|figure| println!("{}", figure.line()));
@@ -116,6 +119,33 @@ async fn pair(bench: &Bench) -> Vec<Figure> {
     }
     let note = format!("{:.0} µs beside {:.0} µs", median(&ours), median(&theirs));
     vec![Figure::new("pair", "ours / bare statements", Spread::ratio(&ours, &theirs), Aim::AtMost(1.10), note)]
+}
+
+/// The same with session locks, beside those alone.
+async fn advisory(bench: &Bench) -> Vec<Figure> {
+    let (rounds, pairs) = (bench.number("--rounds", 15), bench.number("--pairs", 200));
+    let url = format!("{}?mode=advisory&namespace=advisory", bench.server.url());
+    let (mut raw, locks) = (bench.connect().await, Locks::connect(&url).await.expect("the URL is right"));
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let mut times = Vec::new();
+        for _ in 0..pairs {
+            let began = Instant::now();
+            sqlx::query("select get_lock(?, 0)").bind("bare").fetch_all(&mut raw).await.expect("answered");
+            sqlx::query("select release_lock(?)").bind("bare").fetch_all(&mut raw).await.expect("answered");
+            times.push(micros(began));
+        }
+        theirs.push(quantile(&mut times, 0.5));
+        let mut times = Vec::new();
+        for _ in 0..pairs {
+            let began = Instant::now();
+            acquired(&locks, "job").await.release().await.expect("answered");
+            times.push(micros(began));
+        }
+        ours.push(quantile(&mut times, 0.5));
+    }
+    let note = format!("{:.0} µs beside {:.0} µs", median(&ours), median(&theirs));
+    vec![Figure::new("advisory", "ours / bare statements", Spread::ratio(&ours, &theirs), Aim::AtMost(1.10), note)]
 }
 
 /// A try that is in vain, beside a look at the row.

@@ -6,7 +6,7 @@
 //! Starts a server of its own, whose commits wait for the disk (`--no-disk`: they don't). Rounds are interleaved; a ratio
 //! is the median of the rounds' ratios, with the smallest and the largest.
 //!
-//! `--case pair|handover|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
+//! `--case pair|advisory|handover|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
 
 #[allow(dead_code, reason = "another benchmark needs all of it")]
 #[path = "redis/figures.rs"]
@@ -49,6 +49,9 @@ async fn main() {
     println!("{}", Figure::header());
     if wanted("pair") {
         pair(&bench).await.iter().for_each(|figure| println!("{}", figure.line()));
+    }
+    if wanted("advisory") {
+        advisory(&bench).await.iter().for_each(|figure| println!("{}", figure.line()));
     }
     if wanted("handover") {
         hand_over(&bench).await.iter().for_each(|figure| println!("{}", figure.line()));
@@ -115,6 +118,35 @@ async fn pair(bench: &Bench) -> Vec<Figure> {
     }
     let note = format!("{:.0} µs beside {:.0} µs", median(&ours), median(&theirs));
     vec![Figure::new("pair", "ours / bare statements", Spread::ratio(&ours, &theirs), Aim::AtMost(1.10), note)]
+}
+
+/// The same with session locks, beside those alone.
+async fn advisory(bench: &Bench) -> Vec<Figure> {
+    let (rounds, pairs) = (bench.number("--rounds", 15), bench.number("--pairs", 200));
+    let url = format!("{}?mode=advisory&namespace=advisory", bench.server.url());
+    let (raw, locks) = (bench.connect().await, Locks::connect(&url).await.expect("the URL is right"));
+    let acquire = raw.prepare("select pg_try_advisory_lock($1)").await.unwrap();
+    let release = raw.prepare("select pg_advisory_unlock($1)").await.unwrap();
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let mut times = Vec::new();
+        for _ in 0..pairs {
+            let began = Instant::now();
+            raw.query_one(&acquire, &[&7_i64]).await.expect("answered");
+            raw.query_one(&release, &[&7_i64]).await.expect("answered");
+            times.push(micros(began));
+        }
+        theirs.push(quantile(&mut times, 0.5));
+        let mut times = Vec::new();
+        for _ in 0..pairs {
+            let began = Instant::now();
+            acquired(&locks, "job").await.release().await.expect("answered");
+            times.push(micros(began));
+        }
+        ours.push(quantile(&mut times, 0.5));
+    }
+    let note = format!("{:.0} µs beside {:.0} µs", median(&ours), median(&theirs));
+    vec![Figure::new("advisory", "ours / bare statements", Spread::ratio(&ours, &theirs), Aim::AtMost(1.10), note)]
 }
 
 /// From the call of `release` to the return of another client's `acquire`.

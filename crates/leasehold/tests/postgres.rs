@@ -359,6 +359,7 @@ async fn who_may_not_create_tables_is_told_what_to_have_run() {
     server.sql(&Tables::migration(&url).unwrap());
     server.sql(
         "grant usage on schema locks to jobs; grant select on locks.leasehold_schema to jobs; \
+         grant select, insert, update on locks.leasehold_modes to jobs; \
          grant select, insert, update, delete on locks.leasehold_locks, locks.leasehold_ticks to jobs",
     );
     let findings = store(&url).diagnose().await.unwrap();

@@ -50,6 +50,8 @@ struct Site {
     options: Options,
     /// Whether the tables were seen to be as this build knows them.
     is_prepared: AtomicBool,
+    /// Whether some of them are missing, whatever their version says.
+    lacks: AtomicBool,
 }
 
 /// A session that is ours alone.
@@ -93,7 +95,7 @@ impl Release {
 
 impl Advisory {
     pub fn new(options: Options) -> Self {
-        Self { site: Arc::new(Site { options, is_prepared: AtomicBool::new(false) }) }
+        Self { site: Arc::new(Site { options, is_prepared: AtomicBool::new(false), lacks: AtomicBool::new(false) }) }
     }
 }
 
@@ -127,7 +129,7 @@ impl Site {
             return Err(Fault::Told(Box::new(self.unfit(why))));
         }
         if !self.is_prepared.load(Ordering::Acquire) {
-            schema::prepare(&mut db, false).await?;
+            schema::prepare(&mut db, self.lacks.swap(false, Ordering::AcqRel)).await?;
             schema::agree(&mut db, &self.options).await?;
             self.is_prepared.store(true, Ordering::Release);
         }
@@ -176,6 +178,10 @@ impl Session {
 
     /// Whatever it was: it is not known what it has left open.
     fn failed(&mut self, fault: Fault) -> Error {
+        if fault.is_of_missing_tables() {
+            self.site.lacks.store(true, Ordering::Release);
+            self.site.is_prepared.store(false, Ordering::Release);
+        }
         if fault.breaks() {
             self.tether.snap();
         }

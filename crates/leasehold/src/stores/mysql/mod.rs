@@ -68,7 +68,7 @@ pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
-/// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
+/// | `mode=advisory` | session locks instead of leases in tables: a store of its own, which `stores::open` makes |
 /// | `key_scheme=with_advisory_lock` | of session locks: the names of that Ruby library |
 /// | `compat=shedlock`, `table=NAME` | the locks of another library, in its table |
 /// | `socket=PATH` | come over a Unix socket; no host is named then |

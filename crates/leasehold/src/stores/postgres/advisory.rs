@@ -154,8 +154,16 @@ impl advisory::Server for Advisory {
 }
 
 impl Session {
+    /// The server's last word may come before the connection's end is noticed.
     fn told(&self, error: tokio_postgres::Error) -> Error {
-        fault::told(Fault::Sent(error), &self.server.options.shown)
+        let fault = Fault::Sent(error);
+        if fault.is_of_missing_tables() {
+            self.server.has_lost_tables();
+        }
+        if fault.breaks() {
+            self.tether.snap();
+        }
+        fault::told(fault, &self.server.options.shown)
     }
 
     fn key(&self, name: &LockName) -> i64 {

@@ -82,6 +82,11 @@ impl Server {
         tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
     }
 
+    /// They are to be looked at again.
+    pub fn has_lost_tables(&self) {
+        self.prepared.store(false, Ordering::Release);
+    }
+
     /// Sees to it that the tables are there, and that this kind of lock is the namespace's.
     pub async fn prepare(&self, client: &Client) -> Result<(), Fault> {
         if self.prepared.load(Ordering::Acquire) {
@@ -148,7 +153,7 @@ impl Link {
         {
             live.broken.store(true, Ordering::Release);
             if fault.is_of_missing_tables() {
-                self.server.prepared.store(false, Ordering::Release);
+                self.server.has_lost_tables();
             }
         }
         answer

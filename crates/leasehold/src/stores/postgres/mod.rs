@@ -62,7 +62,7 @@ const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bi
 /// | option | meaning |
 /// |---|---|
 /// | `namespace=NAME` | users of one database that share names; `default` |
-/// | `mode=advisory` | session locks instead of leases in tables; [`open`](crate::stores::open) makes such a store |
+/// | `mode=advisory` | session locks instead of leases in tables: a store of its own, which `stores::open` makes |
 /// | `key_scheme=with_advisory_lock` | of session locks: the keys of that Ruby library |
 /// | `schema=NAME` | where the tables are; `public`, whatever the search path is |
 /// | `compat=shedlock`, `table=NAME` | the locks of another library, in its table |
