@@ -89,7 +89,7 @@ impl Database {
     }
 
     /// So long from now, as it stands in the table.
-    fn from_now(&self, seconds: i64) -> String {
+    fn after(&self, seconds: i64) -> String {
         match self {
             Self::Postgres(_) => format!("{} + interval '1 second' * {seconds}", self.now()),
             Self::MariaDb(_) => format!("{} + interval {seconds} second", self.now()),
@@ -98,12 +98,12 @@ impl Database {
 
     /// As if its time were over.
     fn end(&self, name: &str) {
-        self.sql(&format!("update shedlock set lock_until = {} where name = '{name}'", self.from_now(-1)));
+        self.sql(&format!("update shedlock set lock_until = {} where name = '{name}'", self.after(-1)));
     }
 
     /// So that it ends soon unless it is extended.
     fn shorten(&self, name: &str) {
-        self.sql(&format!("update shedlock set lock_until = {} where name = '{name}'", self.from_now(1)));
+        self.sql(&format!("update shedlock set lock_until = {} where name = '{name}'", self.after(1)));
     }
 
     fn locked_by(&self, name: &str) -> String {
@@ -286,7 +286,7 @@ async fn rows_are_as_shedlock_writes_them(database: &Database) {
         released(&*store, &next).await;
     }
     // A clock that was set back gives no older token.
-    database.sql(&format!("update shedlock set locked_at = {} where name = 'golden'", database.from_now(60)));
+    database.sql(&format!("update shedlock set locked_at = {} where name = 'golden'", database.after(60)));
     let ahead = granted(&*store, &claim("golden", LONG)).await;
     assert!(ahead > last + 59_000_000, "{ahead} after {last}");
     assert_eq!(database.rows().0, 1);
