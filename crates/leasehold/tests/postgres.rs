@@ -548,19 +548,39 @@ fn queuing(name: &str) -> Claim {
 async fn the_lock_is_not_handed_to_a_process_that_has_ended() {
     let server = Postgres::start();
     let (holder, gone) = (store(&server.url()), store(&server.url()));
-    let held = claim("job");
+    let (held, waiter) = (claim("job"), queuing("job"));
     token(&*holder, &held).await;
-    let waiter = queuing("job");
     let bell = gone.subscribe(&waiter.name).await.unwrap();
     assert!(is_contended_for(&*gone, &waiter).await);
     let listens = || server.sql("select count(*) from pg_locks where locktype = 'advisory'");
     assert_eq!(listens(), "1");
     drop((bell, gone));
-    eventually_async("its session has ended", Duration::from_millis(700), async || listens() == "0").await;
+    eventually_async("its session has ended", SOON, async || listens() == "0").await;
     assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
     let holding = holder.inspect(&held.name).await.unwrap();
     assert!(holding.is_none_or(|holding| holding.holder.is_none()), "handed to somebody dead");
     eventually_async("its entry is over", Duration::from_secs(2), async || !is_contended(&*holder, "job").await).await;
+}
+
+#[tokio::test]
+async fn whoever_stands_behind_a_process_that_has_ended_is_handed_the_lock_at_once() {
+    let server = Postgres::start();
+    let (holder, gone, next) = (store(&server.url()), store(&server.url()), store(&server.url()));
+    let (held, before, behind) = (claim("job"), queuing("job"), queuing("job"));
+    token(&*holder, &held).await;
+    let mut bell = next.subscribe(&behind.name).await.unwrap();
+    let dead = gone.subscribe(&before.name).await.unwrap();
+    assert!(is_contended_for(&*gone, &before).await);
+    let listens = || server.sql("select count(*) from pg_locks where locktype = 'advisory'");
+    assert_eq!(listens(), "2");
+    drop((dead, gone));
+    eventually_async("its session has ended", SOON, async || listens() == "1").await;
+    // Whether its entry still counts or not.
+    server.sql("update leasehold_waiters set seen = (extract(epoch from clock_timestamp()) * 1000000)::bigint");
+    assert!(is_contended_for(&*next, &behind).await);
+    assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    let given = tokio::time::timeout(SOON, bell.next()).await.unwrap().expect("it is handed over");
+    assert_eq!(given.holder, behind.holder);
 }
 
 #[tokio::test]

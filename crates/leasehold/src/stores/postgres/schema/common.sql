@@ -144,7 +144,7 @@ end
 $$;
 
 -- Something of the name is free: hands the lock over to the first who waits, or wakes as many as there are permits.
--- Whose process doesn't listen any more is given nothing, for it is dead: it will look, or be forgotten. That it does is
+-- Whose process doesn't listen any more is passed over, for it is dead. That it does is
 -- said by a lock that its session has, which is gone with it.
 create or replace function @.leasehold_v1_pass_on(p_ns text, p_name text, at bigint)
 returns void language plpgsql volatile as $$
@@ -159,11 +159,18 @@ begin
     for next in
         select * from @.leasehold_waiters w
         where w.ns = p_ns and w.name = p_name and w.seen > at - 1000000 and w.seen <= at + 1000000
-        order by w.ticket, w.holder limit greatest(permits - taken, 0)
+        order by w.ticket, w.holder
     loop
+        exit when taken >= permits;
+        if next.client <> '' and pg_try_advisory_xact_lock_shared(('x' || next.client)::bit(64)::bigint) then
+            -- It comes back to its place if it was only cut off.
+            delete from @.leasehold_waiters o
+                where o.ns = p_ns and o.name = p_name and o.holder = next.holder and o.client = next.client;
+            continue;
+        end if;
+        taken := taken + 1; -- By this one, or kept for it.
         continue when next.client = '';
         if permits > 1 or next.sent is null
-            or pg_try_advisory_xact_lock_shared(('x' || next.client)::bit(64)::bigint)
             or @.leasehold_v1_clock_is_wrong(at, last)
             or @.leasehold_v1_free_slot(p_ns, p_name, 1, at, false) is null
         then
@@ -174,7 +181,10 @@ begin
         -- As it stands now: it may have asked again meanwhile, or have gone.
         delete from @.leasehold_waiters o where o.ns = p_ns and o.name = p_name and o.holder = next.holder
             returning o.* into next;
-        continue when not found;
+        if not found then
+            taken := taken - 1;
+            continue;
+        end if;
         update @.leasehold_locks l
             set holder = next.holder, label = next.label, token = new_token, granted = at, expires = at + next.ttl,
                 revoked = false
