@@ -190,6 +190,8 @@ impl MariaDb {
             "--performance-schema=OFF",
         ]);
         command.arg(format!("--port={}", self.port()));
+        // One that starts clears away the temporary tables it finds, whoever's they are.
+        command.arg(format!("--tmpdir={}", path.display()));
         for (option, file) in
             [("datadir", "data"), ("socket", "socket"), ("pid-file", "pid"), ("init-file", "prepare.sql")]
         {
