@@ -466,17 +466,17 @@ async fn a_pooler_may_stand_in_between() {
     let database = Database::Postgres(server).with_table();
     let (mut peer, store) =
         (database.peer(), leasehold::stores::open(&format!("{}?compat=shedlock", pooler.url())).unwrap());
-    let claims: Vec<_> = (0..20).map(|nth| claim(&format!("job {nth}"), LONG)).collect();
+    let claims: Vec<_> = (0..20).map(|nth| claim(&format!("job-{nth}"), LONG)).collect();
     for claim in &claims {
         granted(&*store, claim).await;
     }
-    assert!(!peer.acquires("job 7", LONG));
+    assert!(!peer.acquires("job-7", LONG));
     let leases: Vec<_> = claims.iter().map(|claim| (lease(claim), LONG * 2)).collect();
     assert!(store.renew(&leases).await.iter().all(|renewal| matches!(renewal, Ok(Renewal::Renewed))));
     for claim in &claims {
         released(&*store, claim).await;
     }
-    assert!(peer.acquires("job 7", LONG));
+    assert!(peer.acquires("job-7", LONG));
     assert_eq!(database.rows(), (20, 1));
 }
 

@@ -78,7 +78,7 @@ pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// | `cert=FILE&key=FILE` | what we show the server |
 ///
 /// With `compat=shedlock` the locks are in ShedLock's table, or another one with its columns (`table=NAME`);
-/// [`stores::open`](crate::stores::open) opens that. Our own tables and procedures are made at the first use, if they aren't there and the user may make them.
+/// [`stores::open`](super::open) opens that. Our own tables and procedures are made at the first use, if they aren't there and the user may make them.
 pub struct MySql {
     site: Arc<Site>,
     lanes: Lanes,

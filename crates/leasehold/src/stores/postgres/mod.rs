@@ -73,7 +73,7 @@ const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bi
 /// | `cert=FILE`, `key=FILE` | what we show the server |
 ///
 /// Files are in PEM, and are read for each connection. With `compat=shedlock` the locks are in ShedLock's table, or
-/// another one with its columns (`table=NAME`); [`stores::open`](crate::stores::open) opens that. Our own tables are made when they are first used, if the role may
+/// another one with its columns (`table=NAME`); [`stores::open`](super::open) opens that. Our own tables are made when they are first used, if the role may
 /// do that; [`migration`](Self::migration) is what somebody else has to run, if not.
 pub struct Postgres {
     server: Arc<Server>,
