@@ -61,3 +61,21 @@ fn who_may_not_create_tables_has_them_made() {
     on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
     on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
 }
+
+#[test]
+fn session_locks_are_run_under_shown_and_ended() {
+    let (server, bench) = (MariaDb::start(), Bench::new());
+    // A password is kept from the job, and with it the way to the store.
+    server.sql("create user bob@'%'; grant all on jobs.* to bob@'%'");
+    let url = format!("mysql://bob@{}/jobs?mode=advisory", server.address());
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{leasehold} status a --json; {leasehold} run a -- true; echo code $?");
+    let ran = on(&url, &bench, &["run", "a", "--", "sh", "-c", &inner]);
+    ran.says(&["\"state\": \"held\"", "code 75"]).fails(0, &["a: held by"]);
+    on(&url, &bench, &["status", "a"]).says(&["a is free"]);
+    let revoked = format!("{leasehold} release a --force --now; sleep 20");
+    on(&url, &bench, &["run", "a", "--", "sh", "-c", &revoked]).fails(76, &[]);
+    on(&url, &bench, &["run", "a", "--once-per", YEAR, "--", "true"]).fails(78, &["lease table"]);
+    on(&url, &bench, &["doctor"]).says(&["sessions: "]);
+    on(&url.replace("?mode=advisory", ""), &bench, &["run", "a", "--", "true"]).fails(78, &["mode=advisory"]);
+}

@@ -61,3 +61,19 @@ fn who_may_not_create_tables_has_them_made() {
     on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
     on("sqlite:x.db", &bench, &["migrate", "--print"]).fails(64, &["no tables to print"]);
 }
+
+#[test]
+fn session_locks_are_run_under_shown_and_ended() {
+    let (server, bench) = (Postgres::start(), Bench::new());
+    let url = format!("{}?mode=advisory", server.url());
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{leasehold} status a --json; {leasehold} run a -- true; echo code $?");
+    let ran = on(&url, &bench, &["run", "a", "--", "sh", "-c", &inner]);
+    ran.says(&["\"state\": \"held\"", "code 75"]).fails(0, &["a: held by"]);
+    on(&url, &bench, &["status", "a"]).says(&["a is free"]);
+    let revoked = format!("{leasehold} release a --force --now; sleep 20");
+    on(&url, &bench, &["run", "a", "--", "sh", "-c", &revoked]).fails(76, &[]);
+    on(&url, &bench, &["run", "a", "--once-per", YEAR, "--", "true"]).fails(78, &["lease table"]);
+    on(&url, &bench, &["doctor"]).says(&["sessions: "]);
+    on(&url.replace("?mode=advisory", ""), &bench, &["run", "a", "--", "true"]).fails(78, &["mode=advisory"]);
+}

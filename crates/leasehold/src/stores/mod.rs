@@ -49,6 +49,7 @@ const SCHEMES: [(&str, &[&str]); 5] = [
 /// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
 /// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
+/// | `postgres://…?mode=advisory`, `mysql://…?mode=advisory` | locks of sessions in the same databases | `postgres`, `mysql` |
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
