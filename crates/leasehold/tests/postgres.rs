@@ -804,3 +804,59 @@ async fn thousands_of_leases_are_renewed_in_few_statements() {
     let spent = commits() - before;
     assert!(spent < 100, "10 statements, and what the server and this test do: {spent}");
 }
+
+#[tokio::test]
+async fn a_row_that_is_locked_by_hand_holds_up_no_other_lease() {
+    let server = Arc::new(Postgres::start());
+    let store = store(&server.url());
+    let (locked, other) = (claim("locked"), claim("other"));
+    token(&*store, &locked).await;
+    token(&*store, &other).await;
+    let hand = meanwhile(
+        &server,
+        "begin; select 1 from leasehold_locks where name = 'locked' for update; select pg_sleep(6); commit",
+    );
+    is_asleep(&server).await;
+    let began = Instant::now();
+    let answers = store.renew(&[(key(&locked), LONG), (key(&other), LONG)]).await;
+    assert!(answers[0].is_err() && answers[1].is_ok(), "{answers:?}");
+    let answers = store.renew(&[(key(&other), LONG)]).await;
+    assert!(answers[0].is_ok(), "{answers:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "it waited for the row");
+    hand.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tick_that_is_given_back_is_due_to_whoever_looks_then() {
+    let server = Arc::new(Postgres::start());
+    let (ours, theirs) = (store(&server.url()), store(&server.url()));
+    let due = |claim: Claim| Claim {
+        due: Some(Due { tick: Tick::ONLY, retry_failed: false, keep: Duration::from_secs(3600) }),
+        ..claim
+    };
+    let (first, second) = (due(claim("job")), due(claim("job")));
+    token(&*ours, &first).await;
+    let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    assert_eq!(ours.release(&key(&first), how).await.unwrap(), Release::Released);
+    token(&*theirs, &second).await;
+}
+
+#[tokio::test]
+async fn who_only_leaves_prolongs_no_key_and_long_work_is_remembered_as_long_as_its_key() {
+    let server = Postgres::start();
+    let store = store(&server.url());
+    let keep = Duration::from_secs(30 * 86400);
+    let job = Claim { due: Some(Due { tick: Tick::ONLY, retry_failed: false, keep }), ..claim("job") };
+    token(&*store, &job).await;
+    // As if it had been running for three days.
+    let three_days = 3 * 86400 * 1_000_000_i64;
+    server.sql(&format!(
+        "update leasehold_locks set forget_at = forget_at - {three_days}, key_ends = key_ends - {three_days}"
+    ));
+    let how = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
+    assert_eq!(store.release(&key(&job), how).await.unwrap(), Release::Released);
+    assert_eq!(server.sql("select forget_at > key_ends from leasehold_locks"), "t");
+    let ends = server.sql("select key_ends from leasehold_locks");
+    store.leave(&key(&claim("job"))).await.unwrap();
+    assert_eq!(server.sql("select key_ends from leasehold_locks"), ends);
+}

@@ -33,7 +33,7 @@ impl Guard {
     /// the transaction is open.
     ///
     /// # Errors
-    /// - `Stale`: the lock is ours no longer. The transaction must be rolled back, which dropping it does.
+    /// - `Stale`: the lock is ours no longer, or the transaction looks at a time before it was. The transaction must be rolled back, which dropping it does.
     /// - `Invalid`: the lease is in no database that the transaction can reach.
     /// - Transient ones: the database was busy. Roll back, and do the whole transaction again.
     pub fn fence<'guard, T: OpenTransaction<'guard>>(&'guard self, tx: T) -> T::Answer {
@@ -56,6 +56,17 @@ impl Guard {
             self.client.observe(&Event::Lost { name, holder, reason: &LossReason::Gone });
         }
         self.stale(&LossReason::Gone)
+    }
+
+    /// A transaction that looks at the store as it once was can't say whose the lock is now.
+    #[cfg(any(feature = "fence-sqlx-mysql", feature = "fence-tokio-postgres"))]
+    fn not_seen_as_ours(&self) -> Error {
+        let message = format!(
+            "the transaction began to look before the lock {} was had, or another has it by now: roll it back, and fence \
+             first in the next one",
+            self.name()
+        );
+        Error::new(ErrorKind::Stale, message)
     }
 
     fn stale(&self, reason: &LossReason) -> Error {

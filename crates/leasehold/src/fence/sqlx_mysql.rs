@@ -66,8 +66,14 @@ use crate::store::{Database, Tables};
 
 /// The guard's fence, for clients that this library doesn't know: the namespace, the lock's name and the token. **No
 /// row** says that the lock is this holder's no longer. For the tables of another database that one's name stands before
-/// theirs.
-pub const FENCE: &str = "select 1 from leasehold_fence where ns = ? and name = ? and token = ? lock in share mode";
+/// theirs. Of a lock with several permits no row says nothing yet: then ask [`FENCE_OF_PERMITS`].
+pub const FENCE: &str =
+    "select 1 from leasehold_fence where ns = ? and name = ? and slot = 0 and token = ? lock in share mode";
+
+/// The same for any of several permits. At `REPEATABLE READ` this locks what is beside it, too, so that names that have
+/// never been used may have to wait for the transaction: only where the first one finds nothing.
+pub const FENCE_OF_PERMITS: &str =
+    "select 1 from leasehold_fence where ns = ? and name = ? and token = ? lock in share mode";
 
 /// Makes the table of the largest tokens, for those who write to it without this library.
 pub const CREATE_FENCES: &str = "\
@@ -139,21 +145,25 @@ async fn fence<'guard>(tx: &mut MySqlConnection, guard: &'guard Guard) -> Result
         ));
     };
     guard.check_still_valid()?;
-    let statement = FENCE.replace("leasehold_fence", &format!("`{database}`.leasehold_fence"));
-    let look = sqlx::query(AssertSqlSafe(statement))
-        .bind(namespace.as_str().as_bytes())
-        .bind(guard.name().as_str().as_bytes())
-        .bind(signed(guard.token())?);
-    match look.fetch_all(&mut *tx).await {
-        Ok(rows) if !rows.is_empty() => Ok(Fence { _guard: PhantomData }),
-        Ok(_) if is_home(tx, &database, &home).await? => Err(guard.found_gone()),
-        Err(error) if number(&error) == Some(CHANGED) => Err(guard.found_gone()),
-        Err(error) if number(&error) != Some(NO_SUCH_TABLE) => Err(failed(error)),
-        _ => Err(elsewhere()),
+    let token = signed(guard.token())?;
+    for statement in [FENCE, FENCE_OF_PERMITS] {
+        let statement = statement.replace("leasehold_fence", &format!("`{database}`.leasehold_fence"));
+        let look = sqlx::query(AssertSqlSafe(statement))
+            .bind(namespace.as_str().as_bytes())
+            .bind(guard.name().as_str().as_bytes())
+            .bind(token);
+        match look.fetch_all(&mut *tx).await {
+            Ok(rows) if !rows.is_empty() => return Ok(Fence { _guard: PhantomData }),
+            Ok(_) => {}
+            Err(error) if number(&error) == Some(CHANGED) => return Err(guard.not_seen_as_ours()),
+            Err(error) if number(&error) == Some(NO_SUCH_TABLE) => return Err(elsewhere()),
+            Err(error) => return Err(failed(error)),
+        }
     }
+    Err(if is_home(tx, &database, &home).await? { guard.found_gone() } else { elsewhere() })
 }
 
-/// The row was granted to somebody else since the transaction began to look (MariaDB's `innodb_snapshot_isolation`).
+/// The row was granted anew since the transaction began to look (MariaDB's `innodb_snapshot_isolation`).
 const CHANGED: u16 = 1020;
 
 const NO_SUCH_TABLE: u16 = 1146;

@@ -143,26 +143,30 @@ async fn fence<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<Fen
         [(&namespace.as_str() as _, Type::TEXT), (&guard.name().as_str() as _, Type::TEXT), (&token as _, Type::INT8)];
     match tx.query_typed(&statement, &given).await {
         Ok(rows) if !rows.is_empty() => Ok(Fence { _guard: PhantomData }),
-        Ok(_) if is_home(tx, &schema, &home).await? => Err(guard.found_gone()),
-        Ok(_) => Err(elsewhere()),
-        Err(error) if is_of_another_grant(&error) => Err(guard.found_gone()),
+        Ok(_) => Err(match isolation_at_home(tx, &schema, &home).await?.as_deref() {
+            None => elsewhere(),
+            Some("read committed") => guard.found_gone(),
+            Some(_) => guard.not_seen_as_ours(),
+        }),
+        Err(error) if is_of_another_grant(&error) => Err(guard.not_seen_as_ours()),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(elsewhere()),
         Err(error) => Err(failed(error)),
     }
 }
 
-/// Whether the row was granted to somebody else since the transaction began to look. A transaction that is serializable
+/// Whether the row was granted anew since the transaction began to look. A transaction that is serializable
 /// may fail so for other reasons too, and from another place.
 fn is_of_another_grant(error: &Failure) -> bool {
     let is_of_the_row = |said: &DbError| said.routine() == Some("ExecLockRows");
     error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) && error.as_db_error().is_some_and(is_of_the_row)
 }
 
-/// Whether the tables that the transaction sees are the ones with the lock.
-async fn is_home(tx: &Transaction<'_>, schema: &str, home: &str) -> Result<bool> {
-    let statement = format!("select home from {schema}.leasehold_schema");
-    let row = tx.query_typed_opt(&statement, &[]).await.map_err(failed)?;
-    Ok(row.is_some_and(|row| row.try_get::<_, String>(0).is_ok_and(|found| found == home)))
+/// How the transaction is isolated, if the tables that it sees are the ones with the lock.
+async fn isolation_at_home(tx: &Transaction<'_>, schema: &str, home: &str) -> Result<Option<String>> {
+    let statement = format!("select home, current_setting('transaction_isolation') from {schema}.leasehold_schema");
+    let Some(row) = tx.query_typed_opt(&statement, &[]).await.map_err(failed)? else { return Ok(None) };
+    let is_home = row.try_get::<_, String>(0).is_ok_and(|found| found == home);
+    Ok(row.try_get(1).ok().filter(|_| is_home))
 }
 
 fn elsewhere() -> Error {

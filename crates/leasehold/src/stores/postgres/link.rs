@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio_postgres::types::{ToSql, Type};
@@ -14,6 +14,10 @@ use super::statements::Statements;
 use super::{advisory, schema, shedlock, tls};
 use crate::error::ErrorKind;
 use crate::stores::sql::Tls;
+
+/// A session that is silent for longer is given up, though the network takes what is sent: the server lets nothing wait
+/// so long (`lock_timeout` in `schema/begin.sql`).
+const SILENCE: Duration = Duration::from_millis(3500);
 
 /// How long tables may take to be made. All who come first wait for one of them to do it.
 const UNTIL_READY: Duration = Duration::from_secs(10);
@@ -48,6 +52,7 @@ struct Live {
     client: Client,
     /// Set once it is of no use any more: what is asked after that goes over another one.
     broken: AtomicBool,
+    silence: Mutex<Silence>,
 }
 
 impl Server {
@@ -108,6 +113,32 @@ impl Server {
     }
 }
 
+/// For how long a session has been asked without an answer. Answers come in the order of what was asked, so each says
+/// that of the earlier ones, too, which somebody may have given up.
+#[derive(Default)]
+struct Silence {
+    asked: u64,
+    answered: u64,
+    since: Option<Instant>,
+}
+
+impl Silence {
+    fn asked(&mut self) -> u64 {
+        self.asked += 1;
+        self.since.get_or_insert_with(Instant::now);
+        self.asked
+    }
+
+    fn answered(&mut self, nth: u64) {
+        self.answered = self.answered.max(nth);
+        self.since = (self.answered < self.asked).then(Instant::now);
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= SILENCE)
+    }
+}
+
 /// What fails before anything was asked changed nothing that was asked.
 fn as_unsent(fault: Fault) -> Fault {
     match fault {
@@ -146,8 +177,10 @@ impl Link {
 
     async fn once(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
         let live = self.live().await?;
+        let nth = live.silence().asked();
         // Unnamed: behind a pooler the next statement may go to a server that knows no other.
         let answer = live.client.query_typed(statement, given).await.map_err(Fault::Sent);
+        live.silence().answered(nth);
         if let Err(fault) = &answer
             && fault.breaks()
         {
@@ -172,7 +205,7 @@ impl Link {
         tokio::spawn(async move { while unasked.next().await.is_some_and(|said| said.is_ok()) {} });
         let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("its tables were not ready within {UNTIL_READY:?}"));
         tokio::time::timeout(UNTIL_READY, self.server.prepare(&client)).await.map_err(late)??;
-        let live = Arc::new(Live { client, broken: AtomicBool::new(false) });
+        let live = Arc::new(Live { client, broken: AtomicBool::new(false), silence: Mutex::default() });
         *self.held() = Some(Arc::clone(&live));
         Ok(live)
     }
@@ -188,6 +221,10 @@ impl Link {
 
 impl Live {
     fn is_good(&self) -> bool {
-        !self.broken.load(Ordering::Acquire) && !self.client.is_closed()
+        !self.broken.load(Ordering::Acquire) && !self.client.is_closed() && !self.silence().is_too_long()
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,7 +31,7 @@ acquire: begin
         if held = 0 and (taken >= the_permits or the_ticket is not null) then
             select permits into agreed from leasehold_names where ns = the_ns and name = the_name;
             select count(*) into ahead from leasehold_waiters
-                where ns = the_ns and name = the_name and seen > now_us - 1000000 and holder <> the_holder
+                where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000 and holder <> the_holder
                     and (the_ticket is null or ticket < the_ticket or (ticket = the_ticket and holder < the_holder));
             if (taken = 0 or agreed = the_permits) and the_permits - taken <= ahead then
                 if not is_waiter then
@@ -40,7 +40,7 @@ acquire: begin
                 end if;
                 if the_ticket is not null then
                     update leasehold_waiters set seen = now_us
-                        where ns = the_ns and name = the_name and holder = the_holder and seen > now_us - 1000000;
+                        where ns = the_ns and name = the_name and holder = the_holder and seen between now_us - 999999 and now_us + 1000000;
                     if row_count() > 0 then
                         call leasehold_v1_told(the_ns, the_name, now_us, ahead, the_ticket, agreed);
                         leave acquire;
@@ -140,7 +140,7 @@ acquire: begin
             if is_running then
                 delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
                 select count(*) into ahead from leasehold_waiters
-                    where ns = the_ns and name = the_name and seen > now_us - 1000000;
+                    where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000;
                 commit;
                 call leasehold_v1_told(the_ns, the_name, now_us, ahead, null, agreed);
                 leave acquire;
@@ -167,7 +167,7 @@ acquire: begin
         end if;
     end if;
     select count(*) into ahead from leasehold_waiters
-        where ns = the_ns and name = the_name and seen > now_us - 1000000 and holder <> the_holder
+        where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000 and holder <> the_holder
             and (place is null or ticket < place or (ticket = place and holder < the_holder));
 
     -- One that was revoked has its permit until it ends, and gets no other.

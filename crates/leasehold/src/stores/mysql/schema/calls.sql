@@ -112,7 +112,7 @@ begin
     select permits into agreed from leasehold_names where ns = the_ns and name = the_name for update;
     set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     select count(*) into waiting from leasehold_waiters
-        where ns = the_ns and name = the_name and seen > now_us - 1000000;
+        where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000;
     select l.name, agreed, waiting, l.holder, l.label, coalesce(f.token, 0), greatest(now_us - l.granted, 0),
         greatest(l.expires - now_us, 0), l.revoked
         from leasehold_locks l left join leasehold_fence f on f.ns = l.ns and f.name = l.name and f.slot = l.slot
@@ -138,7 +138,7 @@ begin
     declare agreed int;
     select permits into agreed from leasehold_names where ns = the_ns and name = the_name;
     select count(*) into waiting from leasehold_waiters
-        where ns = the_ns and name = the_name and seen > now_us - 1000000;
+        where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000;
     call leasehold_v1_told(the_ns, the_name, now_us, waiting, null, agreed);
 end
 //
@@ -148,19 +148,19 @@ create procedure leasehold_v1_list(the_ns varbinary(64)) sql security invoker
 begin
     declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     select l.name, coalesce(n.permits, 1), (select count(*) from leasehold_waiters w
-            where w.ns = the_ns and w.name = l.name and w.seen > now_us - 1000000),
+            where w.ns = the_ns and w.name = l.name and w.seen between now_us - 999999 and now_us + 1000000),
         l.holder, l.label, coalesce(f.token, 0), greatest(now_us - l.granted, 0), greatest(l.expires - now_us, 0), l.revoked
         from leasehold_locks l
         left join leasehold_names n on n.ns = l.ns and n.name = l.name
         left join leasehold_fence f on f.ns = l.ns and f.name = l.name and f.slot = l.slot
         where l.ns = the_ns and (l.expires > now_us or (
             exists(select 1 from leasehold_waiters v
-                where v.ns = the_ns and v.name = l.name and v.seen > now_us - 1000000)
+                where v.ns = the_ns and v.name = l.name and v.seen between now_us - 999999 and now_us + 1000000)
             and not exists(select 1 from leasehold_locks o
                 where o.ns = the_ns and o.name = l.name and o.expires > now_us)))
     union all
     select w.name, 1, count(*), null, '', 0, 0, 0, 0 from leasehold_waiters w
-        where w.ns = the_ns and w.seen > now_us - 1000000
+        where w.ns = the_ns and w.seen between now_us - 999999 and now_us + 1000000
             and not exists(select 1 from leasehold_locks l where l.ns = the_ns and l.name = w.name)
         group by w.name
     order by 1;

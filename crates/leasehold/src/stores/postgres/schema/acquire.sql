@@ -96,6 +96,7 @@ begin
 
         o_permits := one.permits;
         if held > 0 and one.permits <> p_permits then
+            continue when locked = 0; -- Seen at two moments, both may be right.
             o_outcome := 6;
             return;
         end if;
@@ -125,6 +126,7 @@ begin
                     o_ahead := @.leasehold_v1_ahead(p_ns, p_name, p_holder, null, at);
                     exit decide;
                 elsif not known or not (open.attempts = 0 or (p_retry and not open.once)) then
+                    continue when locked = 0 and known; -- It may have been given back since.
                     o_outcome := 3; o_value := one.mark; o_attempt := known::integer;
                     exit decide;
                 end if;

@@ -1,4 +1,4 @@
-    if current_setting('transaction_isolation') <> 'read committed' or current_setting('lock_timeout') <> '0'
+    if current_setting('transaction_isolation') <> 'read committed' or current_setting('lock_timeout') <> '3s'
         or pg_is_in_recovery()
     then
         if pg_is_in_recovery() then
@@ -11,5 +11,5 @@
             rollback;
             set transaction isolation level read committed;
         end if;
-        perform set_config('lock_timeout', '0', true);
+        perform set_config('lock_timeout', '3s', true);
     end if;

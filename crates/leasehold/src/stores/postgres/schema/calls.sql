@@ -63,6 +63,8 @@ declare
 begin
     --@begin
     if p_patient then
+        -- What is behind this waits for it.
+        perform set_config('lock_timeout', '100ms', true);
         -- For one lease only, so that nobody who is waited for waits for us.
         perform 1 from @.leasehold_locks l
             where l.ns = p_ns and l.name = p_names[1] and l.holder = p_holders[1] for no key update;

@@ -104,6 +104,8 @@ $$;
 -- What became of a tick (1 done · 2 failed · 3 never begun); counts whoever holds the name by now.
 create or replace function @.leasehold_v1_judge(p_ns text, p_name text, p_holder text, p_verdict integer, p_tick bigint)
 returns void language plpgsql volatile as $$
+declare
+    told boolean;
 begin
     if p_verdict = 1 then
         delete from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = p_tick;
@@ -114,12 +116,16 @@ begin
         update @.leasehold_ticks t set holder = null, attempts = greatest(t.attempts - 1, 0)
             where t.ns = p_ns and t.name = p_name and t.holder = p_holder;
     end if;
+    told := found;
     -- What became of a tick has to survive as its claim has.
-    if found and current_setting('synchronous_commit') = 'off' then
+    if told and current_setting('synchronous_commit') = 'off' then
         perform set_config('synchronous_commit', 'on', true);
     end if;
-    -- What is remembered for a while is so from its end on.
-    update @.leasehold_locks l set key_ends = @.leasehold_v1_now() + l.keep
+    -- What is remembered for a while is so from its end on, and its name with it. Who only leaves ends nothing.
+    if p_verdict = 3 and not told then return; end if;
+    update @.leasehold_locks l
+        set key_ends = @.leasehold_v1_now() + l.keep,
+            forget_at = greatest(l.forget_at, @.leasehold_v1_now() + l.kept + 172800000000)
         where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.keep is not null;
 end
 $$;
@@ -204,6 +210,10 @@ language plpgsql volatile as $$
 declare
     at bigint := @.leasehold_v1_now();
 begin
+    if pg_is_in_recovery() then
+        -- It would be answered as it once was.
+        raise exception 'a standby takes no writes' using errcode = 'read_only_sql_transaction';
+    end if;
     return query
         with waited as materialized (
             select w.name, count(*) as waiting from @.leasehold_waiters w
