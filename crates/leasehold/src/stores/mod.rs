@@ -118,7 +118,7 @@ pub fn hide_secrets(url: &str) -> String {
     let mut shown = match (front.find("://"), at) {
         // A user alone, as databases are told whom they know by other means.
         (Some(start), Some(at))
-            if start + 3 <= at && front.starts_with("postgres") && !front[start + 3..at].contains(':') =>
+            if start + 3 <= at && is_strict && !front.starts_with("redis") && !front[start + 3..at].contains(':') =>
         {
             front.to_owned()
         }
@@ -194,7 +194,8 @@ mod tests {
             ("rediss://h?ca=/x@y", "rediss://h?ca=/x@y"),
             ("redis://h?pas=hunter2&db=3", "redis://h?pas=***&db=3"),
             ("mysql://bob:hunter2@h/db?namespace=x&pw=hunter2", "mysql://bob:***@h/db?namespace=x&pw=***"),
-            ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob:***@h/db?ca=/x&password_file=***"),
+            ("mariadb://bob@h/db?ca=/x&password_file=/y", "mariadb://bob@h/db?ca=/x&password_file=***"),
+            ("mysql://bob@h/db?socket=/x&ssl-mode=required", "mysql://bob@h/db?socket=/x&ssl-mode=required"),
             ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
             ("redis:/:hunter2@h", "redis:***@h"),
             ("redis//:hunter2@h", "redis:***@h"),
