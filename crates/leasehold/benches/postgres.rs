@@ -8,7 +8,7 @@
 //!
 //! `--case pair|advisory|handover|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
 
-#[allow(dead_code, reason = "the figures of other stores need more of it")]
+#[allow(dead_code, reason = "another benchmark needs all of it")]
 #[path = "redis/figures.rs"]
 mod figures;
 

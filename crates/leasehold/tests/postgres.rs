@@ -585,6 +585,24 @@ async fn a_process_whose_listening_session_was_ended_is_handed_locks_again() {
     assert_eq!(given.holder, waits.holder);
 }
 
+/// A pooler gives a message to whoever has the session at that moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_takes_the_message_of_another_for_its_own() {
+    let server = Postgres::start();
+    let pooler = PgBouncer::to(&server, PoolMode::Transaction);
+    let stores: Vec<_> = (0..24).map(|_| store(&pooler.url())).collect();
+    let name = LockName::new("job").unwrap();
+    let tries = stores.iter().map(async |store| {
+        eventually_async("it was tried", SOON * 2, async || {
+            drop(store.subscribe(&name).await.unwrap());
+            !store.traits().wake_ups
+        })
+        .await;
+    });
+    futures_util::future::join_all(tries).await;
+    assert_eq!(server.sql("select count(*) from pg_locks where locktype = 'advisory'"), "0", "and leaves nothing");
+}
+
 #[tokio::test]
 async fn where_nothing_is_heard_nothing_is_handed_over() {
     let server = Postgres::start();

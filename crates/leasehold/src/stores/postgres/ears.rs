@@ -12,9 +12,13 @@ use tokio_postgres::{AsyncMessage, Client};
 use super::bells::Bells;
 use super::fault::Fault;
 use super::link::{Link, Server, Unasked};
+use crate::error::ErrorKind;
 
 /// Within which a message that was sent has to be heard, or none ever is.
 const TRIAL: Duration = Duration::from_millis(500);
+
+/// How long it may take until it was tried: whoever asks then is answered by nobody else.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// After which it is tried again, where nothing was heard: a pooler may be replaced.
 const AFTER_SILENCE: Duration = Duration::from_secs(60);
@@ -80,7 +84,8 @@ impl Ears {
         if !self.are_to_open() {
             return;
         }
-        let (open, is_deaf, pause) = match self.try_out(other).await {
+        let tried = tokio::time::timeout(PATIENCE, self.try_out(other)).await;
+        let (open, is_deaf, pause) = match tried.unwrap_or_else(|_| Err(late())) {
             Ok(Some(ear)) => (Some(ear), false, Duration::ZERO),
             Ok(None) => (None, true, AFTER_SILENCE),
             Err(_) => (None, self.are_deaf(), AFTER_FAILURE), // Whoever waits looks by itself.
@@ -95,8 +100,9 @@ impl Ears {
         let (session, unasked) = self.server.connect("waits").await?;
         let heard = Arc::new(Notify::new());
         let is_proven = Arc::new(AtomicBool::new(false));
-        tokio::spawn(hear(unasked, Arc::clone(&self.bells), Arc::clone(&heard), Arc::clone(&is_proven)));
         let channel = format!("leasehold_{id}");
+        let ear = Hearing { channel: channel.clone(), heard: Arc::clone(&heard), is_proven: Arc::clone(&is_proven) };
+        tokio::spawn(hear(unasked, Arc::clone(&self.bells), ear));
         session.batch_execute(&format!("listen {channel}")).await?;
         other.call("select pg_notify($1, $2)", &[(&channel, Type::TEXT), (&ARE_YOU_THERE, Type::TEXT)]).await?;
         if tokio::time::timeout(TRIAL, heard.notified()).await.is_err() {
@@ -121,17 +127,32 @@ impl State {
     }
 }
 
+fn late() -> Fault {
+    Fault::Unsent(ErrorKind::TimedOut, format!("it could not be listened to within {PATIENCE:?}"))
+}
+
+/// What a session listens to, and what it tells of that.
+struct Hearing {
+    channel: String,
+    heard: Arc<Notify>,
+    is_proven: Arc<AtomicBool>,
+}
+
 /// Tells who is meant, until the connection ends. Then nobody knows what was missed.
-async fn hear(mut unasked: Unasked, bells: Arc<Bells>, heard: Arc<Notify>, is_proven: Arc<AtomicBool>) {
+async fn hear(mut unasked: Unasked, bells: Arc<Bells>, ear: Hearing) {
     while let Some(Ok(said)) = unasked.next().await {
+        // A pooler gives messages to whoever has the session at that moment, others' trials as well.
         let AsyncMessage::Notification(message) = said else { continue };
+        if message.channel() != ear.channel {
+            continue;
+        }
         if message.payload() == ARE_YOU_THERE {
-            heard.notify_one();
+            ear.heard.notify_one();
         } else {
             let _ = bells.tell(message.payload()); // Nobody may wait for it any more.
         }
     }
-    if is_proven.load(Ordering::Acquire) {
+    if ear.is_proven.load(Ordering::Acquire) {
         bells.ring_all();
     }
 }
