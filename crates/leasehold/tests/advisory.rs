@@ -12,7 +12,7 @@ use leasehold::{
     Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason, Outcome,
     Release, Revoke, Store, Tick,
 };
-use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::process::{self, Worker, eventually_async};
 use leasehold_testkit::proxy::{Direction, Proxy};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -97,6 +97,50 @@ async fn silence_ends_a_hold(server: &str, proxied: &str, proxy: &Proxy, at_most
     // At least what was left of the last heartbeat's validity: a heartbeat comes each third of the TTL.
     assert!(since.elapsed() > TTL / 2, "given away after {:?}", since.elapsed());
     drop(guard);
+}
+
+#[test]
+fn worker() {
+    process::serve(&[("hold", hold)]);
+}
+
+/// In a process of its own: holds a lock, and says when it has lost it.
+fn hold() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let guard = acquired(&locks(&process::argument("url")).await.lock("job").ttl(TTL)).await;
+        process::say("held");
+        guard.lost().await;
+        process::say(&format!("lost {}", guard.is_valid()));
+    });
+}
+
+/// A holder that is stopped has its lock until the server has heard nothing of it for so long, and knows it when it goes on;
+/// one that is killed has lost it at once.
+async fn a_stopped_holder_ends(url: &str, at_most: Duration) {
+    let others = store(url);
+    let hold = || {
+        let mut holder = Worker::start("worker", "hold", &[("url", url)]);
+        holder.hear("held", SOON);
+        holder
+    };
+    let mut killed = hold();
+    assert!(is_held(&*others, "job").await);
+    let since = Instant::now();
+    killed.kill();
+    eventually_async("it is free", SOON, async || !is_held(&*others, "job").await).await;
+    assert!(since.elapsed() < TTL / 2, "held for {:?} after its end", since.elapsed());
+
+    let mut stopped = hold();
+    stopped.pause();
+    let since = Instant::now();
+    while is_held(&*others, "job").await {
+        assert!(since.elapsed() < at_most, "held for {:?} while stopped", since.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(since.elapsed() > TTL / 2, "given away after {:?}", since.elapsed());
+    stopped.resume();
+    assert_eq!(stopped.hear("lost", SOON), "false");
 }
 
 async fn what_needs_rows_is_refused(url: &str) {
@@ -208,6 +252,12 @@ mod in_postgres {
         let proxy = Proxy::to(server.address());
         let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
         silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn j07_a_stopped_holder_ends() {
+        let server = Postgres::start();
+        a_stopped_holder_ends(&url(&server), TTL * 5 / 4 + Duration::from_secs(1)).await;
     }
 
     #[tokio::test]
@@ -394,12 +444,18 @@ mod in_mariadb {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn i04_j07_a_holder_that_falls_silent_loses_the_lock_in_a_time_that_is_known() {
+    async fn i04_a_holder_that_falls_silent_loses_the_lock_in_a_time_that_is_known() {
         let server = MariaDb::start();
         let proxy = Proxy::to(server.address());
         let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
         // In whole seconds.
         silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(2)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn j07_a_stopped_holder_ends() {
+        let server = MariaDb::start();
+        a_stopped_holder_ends(&url(&server), TTL * 5 / 4 + Duration::from_secs(2)).await;
     }
 
     #[tokio::test]
