@@ -112,6 +112,7 @@ async fn whoever_was_replaced_during_a_pause_is_refused_at_every_level() {
 async fn a_transaction_from_before_the_grant_is_refused_and_the_lock_stays() {
     let server = Postgres::start();
     let locks = Locks::over(store(&server));
+    acquired(&locks.lock("job")).await.release().await.unwrap();
     let mut jobs = jobs(&server).await;
     let tx = begun(&mut jobs, IsolationLevel::RepeatableRead).await;
     tx.query("select count(*) from writes", &[]).await.unwrap();
