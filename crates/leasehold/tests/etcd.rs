@@ -655,6 +655,20 @@ async fn a06_no_key_is_without_an_end() {
     drop(held);
 }
 
+/// A renewal may be confirmed in between the look at the key and its change.
+#[tokio::test]
+async fn what_is_revoked_lasts_as_long_as_what_was_renewed_just_before() {
+    let server = Etcd::start();
+    let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(10))).await;
+    locks.revoke("job", Revoke::Gently).await.unwrap();
+    let said = server.command(&["get", &server.keys("").remove(0), "--write-out=fields"]);
+    let lease: i64 = said.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap().parse().unwrap();
+    let said = server.command(&["lease", "timetolive", &format!("{lease:x}")]);
+    assert!(said.contains("granted with TTL(15s)"), "{said}");
+    drop(guard);
+}
+
 #[tokio::test]
 async fn who_contends_for_ticks_leaves_no_leases_behind() {
     let server = Etcd::start();
