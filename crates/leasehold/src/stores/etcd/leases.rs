@@ -150,6 +150,7 @@ impl Lease {
                 live.kept = live.kept.max(sent);
             } else {
                 *held = None;
+                ours.forget_unsure_of(id); // Nothing comes to hang on it any more.
             }
         }
         Ok(is_alive)
@@ -170,7 +171,9 @@ async fn clear(members: &Members, ours: &Ours, key: &[u8], own: &Own, limit: Lim
         return Ok(()); // It is counted on again.
     }
     let Some(found) = found.filter(|found| is_over(found, own.what)) else {
-        ours.forget_same(key, own);
+        if !ours.may_come(own) {
+            ours.forget_same(key, own);
+        }
         return Ok(());
     };
     let txn = Txn::default().if_modified_at(key, found.mod_revision).delete(key);
