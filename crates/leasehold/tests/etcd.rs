@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, Holding, LeaseKey, Lock, LockName, Locks,
-    LossReason, Outcome, Release, Renewal, Revoke, Severity, Tick, Verdict, Wait,
+    LossReason, Outcome, Release, Renewal, Revoke, Severity, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
@@ -655,6 +655,20 @@ async fn a06_no_key_is_without_an_end() {
     drop(held);
 }
 
+/// A renewal may be confirmed in between the look at the key and its change.
+#[tokio::test]
+async fn what_is_revoked_lasts_as_long_as_what_was_renewed_just_before() {
+    let server = Etcd::start();
+    let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(10))).await;
+    locks.revoke("job", Revoke::Gently).await.unwrap();
+    let said = server.command(&["get", &server.keys("").remove(0), "--write-out=fields"]);
+    let lease: i64 = said.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap().parse().unwrap();
+    let said = server.command(&["lease", "timetolive", &format!("{lease:x}")]);
+    assert!(said.contains("granted with TTL(15s)"), "{said}");
+    drop(guard);
+}
+
 #[tokio::test]
 async fn who_contends_for_ticks_leaves_no_leases_behind() {
     let server = Etcd::start();
@@ -761,6 +775,65 @@ async fn a_key_that_is_renewed_no_more_ends_though_its_lease_is_kept() {
         tokio::time::sleep(TTL / 6).await;
     }
     assert!(began.elapsed() >= leasehold::validity::of(TTL), "not before its time: {:?}", began.elapsed());
+}
+
+/// A claim of the store, and what its lease is called.
+fn claimed(name: &str) -> (Claim, LeaseKey) {
+    let claim = Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), TTL);
+    let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
+    (claim, key)
+}
+
+/// Renews a lease until `is_enough`, beyond the TTL of all that is not renewed.
+async fn renewed_until(store: &dyn Store, key: &LeaseKey, mut is_enough: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while began.elapsed() < TTL + Duration::from_secs(1) || !is_enough() {
+        assert_eq!(store.renew(&[(key.clone(), TTL)]).await.remove(0).unwrap(), Renewal::Renewed);
+        assert!(began.elapsed() < TTL * 3, "not after {:?}", began.elapsed());
+        tokio::time::sleep(TTL / 6).await;
+    }
+}
+
+#[tokio::test]
+async fn a_minimum_hold_lasts_though_nobody_heard_that_it_began() {
+    let server = Etcd::start();
+    let proxy = Proxy::to(server.address());
+    let store = leasehold::stores::open(&proxy.url(&server.url())).unwrap();
+    let ((live, live_key), (kept, kept_key)) = (claimed("live"), claimed("kept-job"));
+    for claim in [&live, &kept] {
+        assert!(matches!(store.try_acquire(claim).await.unwrap(), Attempt::Granted(_)));
+    }
+    proxy.drop_reply_after_request(b"/1 kept ", Then::Cut);
+    let how = Ended { keep_for: Duration::from_secs(60), ..Ended::default() };
+    let error = store.release(&kept_key, how).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
+    renewed_until(&*store, &live_key, || true).await;
+    assert_eq!(server.keys("default/kept-job/").len(), 1);
+    let (other, _) = claimed("kept-job");
+    let attempt = store.try_acquire(&other).await.unwrap();
+    assert!(matches!(attempt, Attempt::Held(_)), "{attempt:?}");
+}
+
+/// Its message was on its way when it was given up, and comes behind what takes it back.
+#[tokio::test]
+async fn a_claim_that_is_executed_after_it_was_taken_back_ends_all_the_same() {
+    let server = Etcd::start();
+    let proxy = Proxy::to(server.address());
+    let store = leasehold::stores::open(&proxy.url(&server.url())).unwrap();
+    let ((live, live_key), (late, late_key)) = (claimed("live"), claimed("late"));
+    assert!(matches!(store.try_acquire(&live).await.unwrap(), Attempt::Granted(_)));
+    proxy.blackhole(Direction::ToServer);
+    let error = store.try_acquire(&late).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
+    proxy.cut();
+    proxy.heal();
+    store.leave(&late_key).await.unwrap();
+    let said = server.command(&["get", &server.keys("default/live/")[0], "--write-out=fields"]);
+    let lease: i64 = said.lines().find_map(|line| line.strip_prefix("\"Lease\" : ")).unwrap().parse().unwrap();
+    let key = format!("default/late/{}", late.holder);
+    server.command(&["put", &key, "leasehold/1 held 1 0 test", &format!("--lease={lease:x}")]);
+    assert_eq!(server.keys("default/late/"), [key]);
+    renewed_until(&*store, &live_key, || server.keys("default/late/").is_empty()).await;
 }
 
 #[tokio::test]

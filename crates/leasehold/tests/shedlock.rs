@@ -570,6 +570,27 @@ async fn l05_racing_for_a_new_row_makes_one_holder_and_no_error() {
     }
 }
 
+/// A statement sees the rows of when it began, and waits for whoever is changing one: what it finds then counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_claim_is_not_granted_what_another_has_by_now() {
+    let database = Database::Postgres(Postgres::start()).with_table();
+    let (store, claim) = (database.store(), claim("job", LONG));
+    granted(&*store, &claim).await;
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let (now, until) = (database.now(), database.after(60));
+            let takes = format!("lock_until = {until}, locked_at = {now}, locked_by = 'another'");
+            database.sql(&format!("begin; update shedlock set {takes} where name = 'job'; select pg_sleep(1); commit"));
+        });
+        let sleeps = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
+        eventually("another is about to have it", SOON, || database.sql(sleeps) == "1");
+        let again =
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(store.try_acquire(&claim)));
+        assert!(matches!(again, Ok(Attempt::Held(_))), "{again:?}");
+        others.join().unwrap();
+    });
+}
+
 /// Nothing of ours is made, and no more rights are needed than ShedLock needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_takes_three_rights_on_one_table() {

@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(4);
 const LONGEST_OF_ONE: Duration = Duration::from_millis(1500);
 
 /// A lease as the server keeps it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Rest {
     /// What is left of it, in whole seconds: up to one less than there is.
     pub left: Duration,

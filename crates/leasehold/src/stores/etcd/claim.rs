@@ -38,6 +38,8 @@ struct Claiming<'a> {
     /// The one that what is granted hangs on.
     lease: i64,
     began: Moment,
+    /// An earlier one under the same name may be executed yet, whatever becomes of this.
+    was_unsure: bool,
     /// Something of it is in the store: an error later on does not say that nothing is.
     is_in_store: AtomicBool,
     /// Somebody waits for the answer.
@@ -56,6 +58,8 @@ impl Core {
         turn.comes().await;
         let limit = Limit::of(claim.ttl);
         let began = self.shared.ours.now();
+        let key = self.options.keys.contender(&claim.name, claim.holder);
+        let was_unsure = self.shared.ours.is_unsure(&key);
         for _ in 0..2 {
             let lease = self.shared.leases.fresh(&self.members, &self.shared.ours, claim.ttl).await;
             // Nothing of the claim itself was sent.
@@ -65,11 +69,12 @@ impl Core {
                 core: self,
                 claim,
                 prefix: keys.prefix(&claim.name),
-                key: keys.contender(&claim.name, claim.holder),
+                key: key.clone(),
                 ticks: keys.ticks(&claim.name),
                 limit,
                 lease,
                 began,
+                was_unsure,
                 is_in_store: AtomicBool::new(false),
                 is_wanted: &is_wanted,
             };
@@ -210,7 +215,8 @@ impl Claiming<'_> {
     /// Puts a key of its own, if none was created since `revision`.
     async fn create(&self, revision: i64, clear: &[Contender], marked: Option<Claimed>) -> Result<Tried, Failed> {
         let ours = &self.core.shared.ours;
-        if ours.get(&self.key).is_none_or(|own| matches!(own.what, What::Unsure { .. })) {
+        // A place that it had is lost by now.
+        if ours.held(&self.key).is_none() {
             // Whatever becomes of the answer: it does not outlive this.
             ours.note(&self.key, self.lease, What::Unsure { ends: self.ends() });
         }
@@ -299,7 +305,7 @@ impl Claiming<'_> {
 
     fn forget_unsure(&self) {
         let ours = &self.core.shared.ours;
-        if matches!(ours.get(&self.key), Some(Own { what: What::Unsure { .. }, .. })) {
+        if !self.was_unsure && ours.is_unsure(&self.key) {
             ours.forget(&self.key);
         }
     }

@@ -114,7 +114,10 @@ impl Ending<'_> {
         }
         if standing != Standing::Waits || self.leaves {
             self.core.watches.unfollow(&self.lease.name, &self.key);
-            shared.ours.forget(&self.key);
+            // What is not there may come yet, and must not stay then.
+            if own.is_some() || !shared.ours.is_unsure(&self.key) {
+                shared.ours.forget(&self.key);
+            }
         }
         Ok(Some(if standing == Standing::Held { Release::Released } else { Release::NotHeld }))
     }

@@ -8,9 +8,11 @@ use futures_util::future::join_all;
 
 use super::calls::Limit;
 use super::fault::Fault;
+use super::generated::KeyValue;
 use super::members::Members;
 use super::ours::{Ours, Own, What};
-use super::txn::Txn;
+use super::txn::{Txn, one};
+use super::value::{State, Value};
 use crate::validity::Moment;
 
 /// How much longer the server keeps a lease than what hangs on it is granted for: one that was prolonged less than this
@@ -148,6 +150,7 @@ impl Lease {
                 live.kept = live.kept.max(sent);
             } else {
                 *held = None;
+                ours.forget_unsure_of(id); // Nothing comes to hang on it any more.
             }
         }
         Ok(is_alive)
@@ -156,20 +159,37 @@ impl Lease {
 
 /// Deletes what hangs on the lease and is over.
 async fn clear_away(members: &Members, ours: &Ours, lease: i64, limit: Limit) -> Result<(), Fault> {
-    let delete = |(key, own): (Vec<u8>, Own)| async move {
-        members.repeat(limit, unless_changed(&key, own.what).delete(&key)).await?;
-        ours.forget_same(&key, &own);
-        Ok(())
-    };
-    let deleted = join_all(ours.leftovers(lease).into_iter().map(delete)).await;
-    deleted.into_iter().collect()
+    let clear = |(key, own): (Vec<u8>, Own)| async move { clear(members, ours, &key, &own, limit).await };
+    let cleared = join_all(ours.leftovers(lease).into_iter().map(clear)).await;
+    cleared.into_iter().collect()
 }
 
-/// A holder may have come again meanwhile, and a waiter's turn.
-fn unless_changed(key: &[u8], what: What) -> Txn {
-    match what {
-        What::Unsure { .. } => Txn::default(),
-        What::Held(held) => Txn::default().if_created_at(key, held.created),
-        What::Waits(waits) => Txn::default().if_modified_at(key, waits.modified),
+/// Deletes a key as it was found: a copy of the message that comes late hits nothing that was put there since.
+async fn clear(members: &Members, ours: &Ours, key: &[u8], own: &Own, limit: Limit) -> Result<(), Fault> {
+    let found = members.read(limit, Txn::default().look([one(key)])).await?.key(0);
+    if ours.get(key) != Some(*own) {
+        return Ok(()); // It is counted on again.
     }
+    let Some(found) = found.filter(|found| is_over(found, own.what)) else {
+        if !ours.may_come(own) {
+            ours.forget_same(key, own);
+        }
+        return Ok(());
+    };
+    let txn = Txn::default().if_modified_at(key, found.mod_revision).delete(key);
+    if members.repeat(limit, txn).await?.held {
+        ours.forget_same(key, own);
+    }
+    Ok(())
+}
+
+/// Whether what was found is what is over. A holder may have come again meanwhile, and a waiter's turn; and a minimum hold
+/// runs on, on a lease of its own.
+fn is_over(found: &KeyValue, what: What) -> bool {
+    let is_same = match what {
+        What::Unsure { .. } => true,
+        What::Held(held) => found.create_revision == held.created,
+        What::Waits(waits) => found.mod_revision == waits.modified,
+    };
+    is_same && Value::read(&found.value).is_none_or(|value| value.state != State::Kept)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::calls::Limit;
+use super::calls::{Limit, Rest};
 use super::fault::Fault;
 use super::generated::{KeyValue, RangeRequest};
 use super::leases::SLACK;
@@ -25,7 +25,7 @@ const PAGE: i64 = 1000;
 const AT_ONCE: usize = 32;
 
 /// What is left of each lease; nothing of one that is no more.
-type Rests = BTreeMap<i64, Duration>;
+type Rests = BTreeMap<i64, Rest>;
 
 impl Core {
     pub(super) async fn inspect(&self, name: &LockName) -> Result<Option<Holding>> {
@@ -95,8 +95,7 @@ impl Core {
     async fn rests(&self, holders: impl Iterator<Item = &Contender>) -> Result<Rests, Fault> {
         let unknown = |holder: &&Contender| holder.lease != 0 && !self.is_known(holder);
         let leases: BTreeSet<_> = holders.filter(unknown).map(|holder| holder.lease).collect();
-        let ask =
-            async |lease| Ok((lease, self.members.rest_of(lease).await?.map_or(Duration::ZERO, |rest| rest.left)));
+        let ask = async |lease| Ok((lease, self.members.rest_of(lease).await?.unwrap_or_default()));
         let answers: Vec<Result<_, Fault>> = stream::iter(leases).map(ask).buffer_unordered(AT_ONCE).collect().await;
         answers.into_iter().collect()
     }
@@ -115,7 +114,7 @@ impl Core {
 
     pub(super) fn holder(&self, holder: &Contender, rests: &Rests) -> Holder {
         let token = FencingToken::new(holder.created.unsigned_abs());
-        let left = rests.get(&holder.lease).copied().unwrap_or_default();
+        let left = rests.get(&holder.lease).map_or(Duration::ZERO, |rest| rest.left);
         let Some(value) = &holder.value else {
             let remaining = if holder.lease == 0 { Holding::NO_END } else { left };
             let label = format!("foreign: {}", holder.shown_key());
@@ -149,7 +148,7 @@ impl Core {
         let mut rests = Rests::new();
         for lease in leases {
             let rest = self.members.rest_of(lease).await.map_err(|fault| self.told(fault.surely()))?;
-            rests.insert(lease, rest.map_or(Duration::ZERO, |rest| rest.left));
+            rests.insert(lease, rest.unwrap_or_default());
         }
         Ok(rests)
     }

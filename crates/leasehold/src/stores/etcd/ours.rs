@@ -14,6 +14,9 @@ use crate::validity::{Clock, Moment};
 /// For how long somebody who has stopped asking may come back to its old place.
 const COMES_BACK: Duration = Duration::from_secs(2);
 
+/// For how long after its time a claim may still be executed whose answer was given up.
+const UNDER_WAY: Duration = Duration::from_secs(30);
+
 /// The keys that this client has put, and may have put.
 #[derive(Debug)]
 pub(super) struct Ours {
@@ -31,7 +34,7 @@ pub(super) struct Own {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// It may be there, or come; nobody counts on it after `ends`.
+    /// It may be there, or come; nobody counts on it after `ends`, when it is deleted as soon as it is there.
     Unsure {
         ends: Moment,
     },
@@ -95,6 +98,16 @@ impl Ours {
         self.held(key).is_some_and(|held| held.ends <= self.now())
     }
 
+    /// Whether it is not known to be there or not.
+    pub fn is_unsure(&self, key: &[u8]) -> bool {
+        matches!(self.get(key), Some(Own { what: What::Unsure { .. }, .. }))
+    }
+
+    /// Whether what was not there may come yet.
+    pub fn may_come(&self, own: &Own) -> bool {
+        matches!(own.what, What::Unsure { ends } if ends + UNDER_WAY > self.now())
+    }
+
     /// Whether it is the place of one of ours who has stopped asking.
     pub fn is_asleep(&self, key: &[u8]) -> bool {
         matches!(self.get(key), Some(Own { what: What::Waits(waits), .. }) if waits.asked + QUEUE_ENTRY <= self.now())
@@ -133,5 +146,10 @@ impl Ours {
         if keys.get(key) == Some(own) {
             keys.remove(key);
         }
+    }
+
+    /// Forgets what might have come to hang on a lease that is no more.
+    pub fn forget_unsure_of(&self, lease: i64) {
+        self.keys().retain(|_, own| own.lease != lease || !matches!(own.what, What::Unsure { .. }));
     }
 }

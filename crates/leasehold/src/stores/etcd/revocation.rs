@@ -14,6 +14,9 @@ use crate::name::LockName;
 /// How often it is tried anew since the holder came in between.
 const TRIES: usize = 20;
 
+/// How long before the key is hung on it a lease may have been granted: a call that takes longer is given up.
+const UNDER_WAY: Duration = Duration::from_secs(4);
+
 impl Core {
     pub(super) async fn revoke(
         &self,
@@ -33,10 +36,10 @@ impl Core {
                 Holding { waiting: view.waiters().count() as u64, ..Holding::of(name.clone(), view.permits(), shown) };
             let mut txn = Txn::default();
             for holder in &meant {
-                let left = rests.get(&holder.lease).copied().unwrap_or_default();
+                let granted = rests.get(&holder.lease).map_or(Duration::ZERO, |rest| rest.granted);
                 txn = match how {
                     Revoke::Now => txn.if_created_at(&holder.key, holder.created).delete(&holder.key),
-                    Revoke::Gently => self.revoked_gently(txn, holder, left).await?,
+                    Revoke::Gently => self.revoked_gently(txn, holder, granted).await?,
                 };
             }
             if self.members.change(Limit::LONGEST, txn).await.map_err(|fault| self.told(fault))?.held {
@@ -59,9 +62,9 @@ impl Core {
         view.holders().filter(is_meant).cloned().collect()
     }
 
-    /// It hangs on a lease of its own from here on, which nobody prolongs: no renewal reaches it, and it ends with what was
-    /// left of it.
-    async fn revoked_gently(&self, txn: Txn, holder: &Contender, left: Duration) -> Result<Txn> {
+    /// It hangs on a lease of its own from here on, which nobody prolongs: no renewal reaches it. It lasts as long as one
+    /// that was renewed at the last moment before.
+    async fn revoked_gently(&self, txn: Txn, holder: &Contender, granted: Duration) -> Result<Txn> {
         let Some(value) = &holder.value else {
             let message = format!(
                 "{} is held by {}, which has no way of being told; --now deletes its key, and two may run then",
@@ -73,9 +76,8 @@ impl Core {
         if value.state != State::Held {
             return Ok(txn.if_modified_at(&holder.key, holder.modified));
         }
-        // Up to a second more is left than the server says.
-        let granted = self.members.grant(Limit::LONGEST, left.as_secs() + 1).await;
-        let lease = granted.map_err(|fault| self.told(fault.surely()))?;
+        let lease = self.members.grant(Limit::LONGEST, (granted + UNDER_WAY).as_secs()).await;
+        let lease = lease.map_err(|fault| self.told(fault.surely()))?;
         let value = Value { state: State::Revoked, ..value.clone() };
         Ok(txn.if_modified_at(&holder.key, holder.modified).put(&holder.key, value.text(), lease))
     }

@@ -90,7 +90,9 @@ impl Contender {
         let value = Value::read(&found.value);
         let holder = std::str::from_utf8(rest).ok().and_then(HolderId::parse).filter(|_| value.is_some());
         let value = value.filter(|_| holder.is_some());
-        let is_left_over = ours.is_over(&found.key) || ours.is_asleep(&found.key);
+        // A minimum hold lasts as long as its lease, and not as its holder did.
+        let is_kept = value.as_ref().is_some_and(|value| value.state == State::Kept);
+        let is_left_over = (ours.is_over(&found.key) && !is_kept) || ours.is_asleep(&found.key);
         Some(Self {
             created: found.create_revision,
             modified: found.mod_revision,

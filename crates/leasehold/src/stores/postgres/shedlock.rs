@@ -26,7 +26,8 @@ const READ: &str = "name::text, coalesce(locked_by, '')::text, \
                     coalesce((extract(epoch from @now - locked_at) * 1000000)::bigint, 0), \
                     coalesce((extract(epoch from lock_until - @now) * 1000000)::bigint, 0)";
 
-/// A row is locked later than it was before, whatever the clock says: tokens are made of it.
+/// A row is locked later than it was before, whatever the clock says: tokens are made of it. A conflict is with the newest
+/// row, the look after it is at the rows of when the statement began: what was the claimant's then may be another's by now.
 const TAKE: &str = "
     with taken as (
         insert into @table as t (name, lock_until, locked_at, locked_by)
@@ -41,7 +42,8 @@ const TAKE: &str = "
     )
     select * from taken
     union all
-    select @read from @table where name = $1 and not exists (select from taken)";
+    select @read from @table
+        where name = $1 and not exists (select from taken) and right(locked_by, 33) is distinct from $3";
 
 const LENGTHEN: &str = "
     update @table as t set lock_until = greatest(t.lock_until, @now + make_interval(secs => asked.ttl))
