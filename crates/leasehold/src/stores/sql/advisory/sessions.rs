@@ -324,9 +324,9 @@ impl<S: Server> Sessions<S> {
     /// Two sessions at a time, asked in turn: whoever shares them among its clients is found out.
     async fn prove(&self, first: &mut S::Session) -> Result<()> {
         let mut second = self.connect().await?;
-        let is_own =
-            first.number() != second.session.number() && second.session.is_own().await? && first.is_own().await?;
-        if !is_own {
+        let are_own = async { Ok(second.session.is_own().await? && first.is_own().await?) };
+        let are_own = timeout(SILENCE, are_own).await.map_err(|_| self.silent())??;
+        if !are_own || first.number() == second.session.number() {
             return Err(shared_by_a_pooler(self.shown()));
         }
         self.keep(second.session, second.tether);
