@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio::time::timeout;
@@ -379,21 +378,25 @@ impl<S: Server> Sessions<S> {
         }
     }
 
-    /// Closes what has outlived its last heartbeat, and asks sessions whether they are there.
-    async fn look(&self, is_to_ask: bool) {
-        let places: Vec<_> = lock(&self.places).iter().map(|(key, place)| (key.clone(), Arc::clone(place))).collect();
-        join_all(places.iter().map(async |(key, place)| {
-            // Else somebody is at it.
-            let Ok(mut held) = place.try_lock() else { return };
-            if let Some(held) = held.as_mut()
-                && is_there(held, is_to_ask).await
-            {
-                return;
-            }
-            self.lose(&mut held);
-            self.sweep(key, place, &held);
-        }))
-        .await;
+    /// Looks at each place by itself: a session that is silent must not hold up the others.
+    fn look(self: &Arc<Self>, is_to_ask: bool) {
+        for (key, place) in lock(&self.places).iter() {
+            let (sessions, key, place) = (Arc::clone(self), key.clone(), Arc::clone(place));
+            tokio::spawn(async move { sessions.look_at(key, place, is_to_ask).await });
+        }
+    }
+
+    /// Closes what has outlived its last heartbeat, and asks its session whether it is there.
+    async fn look_at(&self, key: LeaseKey, place: Arc<Place<S::Session>>, is_to_ask: bool) {
+        // Else somebody is at it, or an earlier look.
+        let Ok(mut held) = place.try_lock() else { return };
+        if let Some(held) = held.as_mut()
+            && is_there(held, is_to_ask).await
+        {
+            return;
+        }
+        self.lose(&mut held);
+        self.sweep(&key, &place, &held);
     }
 }
 
@@ -422,7 +425,7 @@ async fn mind<S: Server>(sessions: Weak<Sessions<S>>, has_held: Arc<Notify>) {
                 if is_to_ask {
                     asked = BootClock.now();
                 }
-                sessions.look(is_to_ask).await;
+                sessions.look(is_to_ask);
                 lock(&sessions.known).is_empty()
             }
         };
