@@ -249,7 +249,7 @@ impl<S: Server> Sessions<S> {
             if holder.is_some() && held.holder != holder {
                 return Ok(None);
             }
-            let ended = session.end(seen.number).await;
+            let ended = session.end(seen.number, &seen.since).await;
             ended.map_err(|error| error.context(self.server.how_to_end(seen.number)))?;
             let gone = async {
                 while session.holder(name).await?.is_some_and(|still| still == seen) {
@@ -342,9 +342,9 @@ impl<S: Server> Sessions<S> {
 
     /// Closes a session that was asked for something and did not answer, and has the server end it.
     async fn give_up(&self, session: S::Session) -> Error {
-        let number = session.number();
+        let (number, since) = (session.number(), session.since().to_owned());
         drop(session);
-        let _ = self.with_session(async |other| other.end(number).await).await; // Else it ends when nothing is heard of it.
+        let _ = self.with_session(async |other| other.end(number, &since).await).await; // Else it ends when nothing is heard of it.
         self.silent().maybe_applied()
     }
 
