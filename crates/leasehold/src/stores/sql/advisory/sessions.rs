@@ -367,13 +367,21 @@ impl<S: Server> Sessions<S> {
     /// What is given back is no loss.
     fn forget(&self, held: &Held<S::Session>) {
         held.tether.untie();
-        lock(&self.known).remove(&held.session.number());
+        self.unknow(held.session.number(), &held.about);
+    }
+
+    /// Its number may be that of another session by now, in another server.
+    fn unknow(&self, number: i64, about: &Arc<About>) {
+        let mut known = lock(&self.known);
+        if known.get(&number).is_some_and(|known| Arc::ptr_eq(known, about)) {
+            known.remove(&number);
+        }
     }
 
     /// The lock is gone, or will be with its session, which is closed.
     fn lose(&self, held: &mut Option<Held<S::Session>>) {
         if let Some(held) = held.take() {
-            lock(&self.known).remove(&held.session.number());
+            self.unknow(held.session.number(), &held.about);
             held.tether.snap();
         }
     }
