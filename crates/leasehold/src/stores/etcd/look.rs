@@ -10,6 +10,7 @@ use super::calls::{Limit, Rest};
 use super::fault::Fault;
 use super::generated::{KeyValue, RangeRequest};
 use super::leases::SLACK;
+use super::revocation::UNDER_WAY;
 use super::txn::below;
 use super::value::State;
 use super::view::{Contender, View};
@@ -26,6 +27,15 @@ const AT_ONCE: usize = 32;
 
 /// What is left of each lease; nothing of one that is no more.
 type Rests = BTreeMap<i64, Rest>;
+
+/// How much longer the server's lease is than what is granted.
+fn longer_by(state: State) -> Duration {
+    match state {
+        State::Held => SLACK,
+        State::Revoked => SLACK + UNDER_WAY,
+        State::Kept | State::Waits => Duration::ZERO,
+    }
+}
 
 impl Core {
     pub(super) async fn inspect(&self, name: &LockName) -> Result<Option<Holding>> {
@@ -125,11 +135,7 @@ impl Core {
         let now = self.shared.ours.now();
         let (held_for, remaining) = match own {
             Some(own) => (now.since(own.since), own.ends.since(now)),
-            // The server's lease is longer than what was granted.
-            None if value.state == State::Held => {
-                (time_of_day().saturating_sub(value.since), left.saturating_sub(SLACK))
-            }
-            None => (time_of_day().saturating_sub(value.since), left),
+            None => (time_of_day().saturating_sub(value.since), left.saturating_sub(longer_by(value.state))),
         };
         let is_kept = value.state == State::Kept;
         Holder {

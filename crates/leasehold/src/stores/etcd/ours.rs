@@ -95,7 +95,8 @@ impl Ours {
 
     /// Whether it is a key of ours whose time is over.
     pub fn is_over(&self, key: &[u8]) -> bool {
-        self.held(key).is_some_and(|held| held.ends <= self.now())
+        let now = self.now(); // Not after the look: what is prolonged behind it was not over yet.
+        self.held(key).is_some_and(|held| held.ends <= now)
     }
 
     /// Whether it is not known to be there or not.
@@ -113,11 +114,16 @@ impl Ours {
         matches!(self.get(key), Some(Own { what: What::Waits(waits), .. }) if waits.asked + QUEUE_ENTRY <= self.now())
     }
 
-    /// It lasts until then at least.
-    pub fn prolong(&self, key: &[u8], ends: Moment) {
-        if let Some(Own { what: What::Held(held), .. }) = self.keys().get_mut(key) {
-            held.ends = held.ends.max(ends);
+    /// It lasts for so long from now at least. False if its time was over: others may be taking it for gone.
+    pub fn prolong(&self, key: &[u8], ttl: Duration) -> bool {
+        let mut keys = self.keys();
+        let now = self.now();
+        let Some(Own { what: What::Held(held), .. }) = keys.get_mut(key) else { return false };
+        if held.ends <= now {
+            return false;
         }
+        held.ends = held.ends.max(now + ttl);
+        true
     }
 
     /// Whoever stood before this waiter is gone.

@@ -93,8 +93,7 @@ impl Batch<'_> {
         };
         match kept.get(&found.lease) {
             Some(Ok(true)) if suffices(found.lease) && known.is_some() => {
-                ours.prolong(key, ours.now() + ttl);
-                Ok(Renewal::Renewed)
+                Ok(if ours.prolong(key, ttl) { Renewal::Renewed } else { Renewal::Gone })
             }
             Some(Ok(false)) => Ok(Renewal::Gone),
             Some(Err(fault)) => Err(again(&self.core.told(fault.clone()))),

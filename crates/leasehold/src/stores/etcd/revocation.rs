@@ -15,7 +15,7 @@ use crate::name::LockName;
 const TRIES: usize = 20;
 
 /// How long before the key is hung on it a lease may have been granted: a call that takes longer is given up.
-const UNDER_WAY: Duration = Duration::from_secs(4);
+pub(super) const UNDER_WAY: Duration = Duration::from_secs(4);
 
 impl Core {
     pub(super) async fn revoke(

@@ -90,9 +90,13 @@ impl Contender {
         let value = Value::read(&found.value);
         let holder = std::str::from_utf8(rest).ok().and_then(HolderId::parse).filter(|_| value.is_some());
         let value = value.filter(|_| holder.is_some());
-        // A minimum hold lasts as long as its lease, and not as its holder did.
-        let is_kept = value.as_ref().is_some_and(|value| value.state == State::Kept);
-        let is_left_over = (ours.is_over(&found.key) && !is_kept) || ours.is_asleep(&found.key);
+        // A minimum hold lasts as long as its lease. A lock may be granted whose holder has not heard of it yet, for which
+        // it is not asleep.
+        let is_left_over = match value.as_ref().map(|value| value.state) {
+            Some(State::Held | State::Revoked) => ours.is_over(&found.key),
+            Some(State::Waits) => ours.is_asleep(&found.key),
+            Some(State::Kept) | None => false,
+        };
         Some(Self {
             created: found.create_revision,
             modified: found.mod_revision,
@@ -268,4 +272,33 @@ fn stray_key(claim: &Claim, stray: &Contender) -> Error {
 /// If nothing has changed of what is to be cleared away, it is.
 pub(super) fn clearing(txn: Txn, clear: &[Contender]) -> Txn {
     clear.iter().fold(txn, |txn, other| txn.if_modified_at(&other.key, other.modified).delete(&other.key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ours::{Held, Waits, What};
+    use super::*;
+    use crate::validity::{BootClock, Moment};
+
+    const PREFIX: &[u8] = b"default/job/";
+
+    fn is_left_over(state: State, what: What) -> bool {
+        let ours = Ours::new(&BootClock);
+        let value = Value { state, permits: 1, since: Duration::ZERO, label: "test".into() };
+        let key = [PREFIX, HolderId::fresh().to_string().as_bytes()].concat();
+        ours.note(&key, 1, what);
+        let found = KeyValue { key, value: value.text(), create_revision: 7, mod_revision: 7, ..KeyValue::default() };
+        let view = View::read(7, vec![found], None, PREFIX, &ours).unwrap();
+        view.live().next().is_none()
+    }
+
+    #[test]
+    fn what_counts_no_more_is_told_by_what_it_is_by_now() {
+        let long_ago = Moment::from_nanos(0);
+        let waits = What::Waits(Waits { created: 7, modified: 7, asked: long_ago, is_next: true });
+        let held = What::Held(Held { created: 7, since: long_ago, ends: long_ago, marks: None });
+        assert!(is_left_over(State::Waits, waits) && is_left_over(State::Held, held));
+        assert!(!is_left_over(State::Held, waits), "it is being told that it has it");
+        assert!(!is_left_over(State::Kept, held), "a minimum hold outlasts its holder's time");
+    }
 }

@@ -26,7 +26,8 @@ const SETTINGS: &str = "
     set names utf8mb4;
     set session transaction isolation level read committed;
     set session autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION' /*M! , max_statement_time = 0 */;
-    select cast(connection_id() as signed), version()";
+    select cast(connection_id() as signed), version(), coalesce((select cast(concat(p.user, '@', p.host) as char)
+        from information_schema.processlist p where p.id = connection_id()), '')";
 
 /// The lock, with its token from the sequence behind it: the condition of a `case` is looked at once, and first. What is
 /// neither yes nor no is -1, another session than ours -2.
@@ -60,6 +61,7 @@ pub(super) struct Session {
     db: MySqlConnection,
     tether: Arc<Tether>,
     number: i64,
+    since: String,
     release: Release,
     /// For how long the server keeps it though it hears nothing, in seconds.
     lasts: i64,
@@ -116,7 +118,7 @@ impl Site {
         let mut db = session::connect(&self.options).await?;
         let rows = raw_sql(SETTINGS).fetch_all(&mut db).await?;
         let row = rows.first().ok_or(Fault::Garbled)?;
-        let (number, release) = (row.try_get(0)?, Release::read(row.try_get(1)?));
+        let (number, release, since) = (row.try_get(0)?, Release::read(row.try_get(1)?), row.try_get(2)?);
         if !release.keeps_several_locks() {
             let why = format!("{} lets go of a lock when another is taken", release.shown);
             return Err(Fault::Told(Box::new(self.unfit(&why))));
@@ -133,7 +135,7 @@ impl Site {
             schema::agree(&mut db, &self.options).await?;
             self.is_prepared.store(true, Ordering::Release);
         }
-        Ok(Session { site: Arc::clone(self), db, tether, number, release, lasts: 0 })
+        Ok(Session { site: Arc::clone(self), db, tether, number, since, release, lasts: 0 })
     }
 }
 
@@ -218,6 +220,10 @@ impl Session {
 impl advisory::Session for Session {
     fn number(&self) -> i64 {
         self.number
+    }
+
+    fn since(&self) -> &str {
+        &self.since
     }
 
     fn is_over(&self) -> bool {
@@ -310,8 +316,13 @@ impl advisory::Session for Session {
         Ok(Vec::new()) // The server knows hashes. What is held here is known here.
     }
 
-    async fn end(&mut self, number: i64) -> Result<()> {
+    async fn end(&mut self, number: i64, since: &str) -> Result<()> {
         const NO_SUCH_SESSION: u16 = 1094;
+        let find = "select cast(id as signed) from information_schema.processlist where id = ? and concat(user, '@', host) = ?";
+        // Whose session we may not see, the server will not let us end either, and says so.
+        if !since.is_empty() && self.ask(Call::new(find).number(number).text(since)).await?.is_empty() {
+            return Ok(());
+        }
         match Call::new("kill ?").number(number).run(&mut self.db).await {
             Err(fault) if fault.number() == Some(NO_SUCH_SESSION) => Ok(()),
             Err(fault) => Err(self.failed(fault)),

@@ -55,6 +55,7 @@ pub(super) struct Session {
     /// What the session says of itself when it is asked, and no other does.
     mark: String,
     number: i64,
+    since: String,
     /// The server's release.
     release: i32,
     /// For how long the server keeps it though it hears nothing, in milliseconds.
@@ -89,7 +90,8 @@ impl Statements {
         );
         Self {
             adopt: "select set_config('leasehold.session', $1, false), pg_backend_pid()::bigint, \
-                        current_setting('server_version_num')::integer \
+                        current_setting('server_version_num')::integer, coalesce( \
+                            (select backend_start::text from pg_stat_activity where pid = pg_backend_pid()), '') \
                     where coalesce(current_setting('leasehold.session', true), '') = ''"
                 .to_owned(),
             is_own:
@@ -143,9 +145,10 @@ impl advisory::Server for Advisory {
         let row = adopted.first().ok_or_else(|| shared_by_a_pooler(&self.server.options.shown))?;
         let number = row.try_get(1).map_err(|error| told(error.into()))?;
         let release = row.try_get(2).map_err(|error| told(error.into()))?;
+        let since = row.try_get(3).map_err(|error| told(error.into()))?;
         self.server.prepare(&client).await.map_err(told)?;
         let (server, statements) = (Arc::clone(&self.server), Arc::clone(&self.statements));
-        Ok(Session { server, statements, prepared: None, client, tether, mark, number, release, lasts: 0 })
+        Ok(Session { server, statements, prepared: None, client, tether, mark, number, since, release, lasts: 0 })
     }
 
     fn how_to_end(&self, number: i64) -> String {
@@ -236,6 +239,10 @@ impl advisory::Session for Session {
         self.number
     }
 
+    fn since(&self) -> &str {
+        &self.since
+    }
+
     fn is_over(&self) -> bool {
         self.client.is_closed() || self.tether.has_snapped()
     }
@@ -314,9 +321,10 @@ impl advisory::Session for Session {
         Ok(seen.into_iter().filter_map(|(name, seen)| Some((name?, seen))).collect())
     }
 
-    async fn end(&mut self, number: i64) -> Result<()> {
-        let number = i32::try_from(number).unwrap_or_default();
-        self.ask("select pg_terminate_backend($1)", &[(&number, Type::INT4)]).await.map(drop)
+    async fn end(&mut self, number: i64, since: &str) -> Result<()> {
+        let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+                   where pid = $1 and coalesce(backend_start::text, '') = $2";
+        self.ask(end, &[(&number, Type::INT8), (&since, Type::TEXT)]).await.map(drop)
     }
 
     async fn time(&mut self) -> Result<Duration> {

@@ -37,6 +37,9 @@ pub(crate) trait Session: Send + 'static {
     /// Its number in the server.
     fn number(&self) -> i64;
 
+    /// What tells it from another with the same number, as in [`Seen`].
+    fn since(&self) -> &str;
+
     /// Whether it is known to have ended.
     fn is_over(&self) -> bool;
 
@@ -68,8 +71,8 @@ pub(crate) trait Session: Send + 'static {
     /// Whatever session has a lock of this namespace, as far as the server can tell.
     fn holders(&mut self) -> impl Future<Output = Result<Vec<(LockName, Seen)>>> + Send;
 
-    /// Ends another session.
-    fn end(&mut self, number: i64) -> impl Future<Output = Result<()>> + Send;
+    /// Ends another session, if it is there: a server that has come in the place of another counts its own anew.
+    fn end<'a>(&'a mut self, number: i64, since: &'a str) -> impl Future<Output = Result<()>> + Send + 'a;
 
     /// What the server's clock shows, since 1970.
     fn time(&mut self) -> impl Future<Output = Result<Duration>> + Send;
@@ -83,7 +86,7 @@ pub(crate) trait Session: Send + 'static {
 pub(crate) struct Seen {
     /// Its number in the server.
     pub number: i64,
-    /// What tells it from a later session with the same number.
+    /// What tells it from another session with the same number; empty if we may not see it.
     pub since: String,
     /// Who it is, for people.
     pub label: String,

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio::time::timeout;
@@ -250,7 +249,7 @@ impl<S: Server> Sessions<S> {
             if holder.is_some() && held.holder != holder {
                 return Ok(None);
             }
-            let ended = session.end(seen.number).await;
+            let ended = session.end(seen.number, &seen.since).await;
             ended.map_err(|error| error.context(self.server.how_to_end(seen.number)))?;
             let gone = async {
                 while session.holder(name).await?.is_some_and(|still| still == seen) {
@@ -324,9 +323,9 @@ impl<S: Server> Sessions<S> {
     /// Two sessions at a time, asked in turn: whoever shares them among its clients is found out.
     async fn prove(&self, first: &mut S::Session) -> Result<()> {
         let mut second = self.connect().await?;
-        let is_own =
-            first.number() != second.session.number() && second.session.is_own().await? && first.is_own().await?;
-        if !is_own {
+        let are_own = async { Ok(second.session.is_own().await? && first.is_own().await?) };
+        let are_own = timeout(SILENCE, are_own).await.map_err(|_| self.silent())??;
+        if !are_own || first.number() == second.session.number() {
             return Err(shared_by_a_pooler(self.shown()));
         }
         self.keep(second.session, second.tether);
@@ -343,9 +342,9 @@ impl<S: Server> Sessions<S> {
 
     /// Closes a session that was asked for something and did not answer, and has the server end it.
     async fn give_up(&self, session: S::Session) -> Error {
-        let number = session.number();
+        let (number, since) = (session.number(), session.since().to_owned());
         drop(session);
-        let _ = self.with_session(async |other| other.end(number).await).await; // Else it ends when nothing is heard of it.
+        let _ = self.with_session(async |other| other.end(number, &since).await).await; // Else it ends when nothing is heard of it.
         self.silent().maybe_applied()
     }
 
@@ -368,32 +367,44 @@ impl<S: Server> Sessions<S> {
     /// What is given back is no loss.
     fn forget(&self, held: &Held<S::Session>) {
         held.tether.untie();
-        lock(&self.known).remove(&held.session.number());
+        self.unknow(held.session.number(), &held.about);
+    }
+
+    /// Its number may be that of another session by now, in another server.
+    fn unknow(&self, number: i64, about: &Arc<About>) {
+        let mut known = lock(&self.known);
+        if known.get(&number).is_some_and(|known| Arc::ptr_eq(known, about)) {
+            known.remove(&number);
+        }
     }
 
     /// The lock is gone, or will be with its session, which is closed.
     fn lose(&self, held: &mut Option<Held<S::Session>>) {
         if let Some(held) = held.take() {
-            lock(&self.known).remove(&held.session.number());
+            self.unknow(held.session.number(), &held.about);
             held.tether.snap();
         }
     }
 
-    /// Closes what has outlived its last heartbeat, and asks sessions whether they are there.
-    async fn look(&self, is_to_ask: bool) {
-        let places: Vec<_> = lock(&self.places).iter().map(|(key, place)| (key.clone(), Arc::clone(place))).collect();
-        join_all(places.iter().map(async |(key, place)| {
-            // Else somebody is at it.
-            let Ok(mut held) = place.try_lock() else { return };
-            if let Some(held) = held.as_mut()
-                && is_there(held, is_to_ask).await
-            {
-                return;
-            }
-            self.lose(&mut held);
-            self.sweep(key, place, &held);
-        }))
-        .await;
+    /// Looks at each place by itself: a session that is silent must not hold up the others.
+    fn look(self: &Arc<Self>, is_to_ask: bool) {
+        for (key, place) in lock(&self.places).iter() {
+            let (sessions, key, place) = (Arc::clone(self), key.clone(), Arc::clone(place));
+            tokio::spawn(async move { sessions.look_at(key, place, is_to_ask).await });
+        }
+    }
+
+    /// Closes what has outlived its last heartbeat, and asks its session whether it is there.
+    async fn look_at(&self, key: LeaseKey, place: Arc<Place<S::Session>>, is_to_ask: bool) {
+        // Else somebody is at it, or an earlier look.
+        let Ok(mut held) = place.try_lock() else { return };
+        if let Some(held) = held.as_mut()
+            && is_there(held, is_to_ask).await
+        {
+            return;
+        }
+        self.lose(&mut held);
+        self.sweep(&key, &place, &held);
     }
 }
 
@@ -422,7 +433,7 @@ async fn mind<S: Server>(sessions: Weak<Sessions<S>>, has_held: Arc<Notify>) {
                 if is_to_ask {
                     asked = BootClock.now();
                 }
-                sessions.look(is_to_ask).await;
+                sessions.look(is_to_ask);
                 lock(&sessions.known).is_empty()
             }
         };
