@@ -23,6 +23,9 @@ const LONGEST: Duration = Duration::from_secs(4);
 /// The same, where another member can be asked then.
 const LONGEST_OF_ONE: Duration = Duration::from_millis(1500);
 
+/// A member that is only busy needs so long.
+const SHORTEST_OF_ONE: Duration = Duration::from_millis(250);
+
 /// A lease as the server keeps it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Rest {
@@ -47,7 +50,9 @@ impl Limit {
 
     fn for_one(self, members: &Members, sent: Sent) -> Duration {
         match sent {
-            Sent::Again if members.are_many() => (self.whole / 3).min(LONGEST_OF_ONE),
+            Sent::Again if members.are_many() => {
+                (self.whole / 3).clamp(SHORTEST_OF_ONE, LONGEST_OF_ONE).min(self.whole)
+            }
             _ => self.whole,
         }
     }
