@@ -22,8 +22,6 @@ mod sql;
 pub mod sqlite;
 
 pub use memory::Memory;
-#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
-pub(crate) use secrets::has_stray_at;
 pub use secrets::hide_secrets;
 
 /// The kinds of stores, and the schemes of each.

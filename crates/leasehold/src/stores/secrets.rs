@@ -35,6 +35,11 @@ pub fn hide_secrets(url: &str) -> String {
             let scheme = front.split([':', '/']).next().unwrap_or_default(); // Misspelt, too.
             format!("{scheme}:***{}", &front[at..])
         }
+        (Some(start), None) if is_strict => {
+            let path = front[start + 3..].find('/').map_or(front.len(), |path| start + 3 + path);
+            let hosts: Vec<_> = front[start + 3..path].split(',').map(shown_host).collect();
+            format!("{}{}{}", &front[..start + 3], hosts.join(","), &front[path..])
+        }
         _ => front.to_owned(),
     };
     // Whatever isn't known may be a password that was misspelt.
@@ -49,6 +54,20 @@ pub fn hide_secrets(url: &str) -> String {
         shown = format!("{shown}?{}", parts.join("&"));
     }
     shown
+}
+
+/// `host:port` fit to be shown: what is no port may be a password whose `@` was forgotten.
+pub(crate) fn shown_host(text: &str) -> String {
+    let v6 = text.find(']').filter(|_| text.starts_with('[')).map(|end| end + 1);
+    match v6.or_else(|| text.find(':')).map(|end| text.split_at(end)) {
+        Some((host, port)) if port.len() > 1 => format!("{host}:{}", shown_port(&port[1..])),
+        _ => text.to_owned(),
+    }
+}
+
+/// The same of a port alone.
+pub(crate) fn shown_port(text: &str) -> &str {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { "***" }
 }
 
 /// What may be shown of the options of servers.
@@ -107,6 +126,9 @@ mod tests {
                 "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=x",
                 "postgres://u@h/db?mode=advisory&key_scheme=with_advisory_lock&modus=***",
             ),
+            ("postgres://bob:hunter2/jobs?host=/run", "postgres://bob:***/jobs?host=/run"),
+            ("redis://a:1,[::1]:2,[::1],bob:hunter2", "redis://a:1,[::1]:2,[::1],bob:***"),
+            ("redis+unix:///run/x:y", "redis+unix:///run/x:y"),
             ("etcd://bob@a:1,b:2", "etcd://bob@a:1,b:2"),
             ("mysql:bob:hunter2@h/db", "mysql:***@h/db"),
             ("etcd://bob:hunter2@a:1,b:2?compat=etcdctl", "etcd://bob:***@a:1,b:2?compat=etcdctl"),

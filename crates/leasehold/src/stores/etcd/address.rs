@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::stores::secrets::shown_host;
+
 /// Where a member listens for clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Address {
@@ -20,11 +22,11 @@ impl Address {
         };
         let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c));
         if !is_host {
-            return Err(format!("names no host in {text:?}; write host:port"));
+            return Err(format!("names no host in {:?}; write host:port", shown_host(text)));
         }
         match given.map_or(Ok(Self::PORT), str::parse) {
             Ok(port @ 1..) => Ok(Self { host: host.to_owned(), port }),
-            _ => Err(format!("names no port in {text:?}; a port is a number from 1 to 65535")),
+            _ => Err(format!("names no port in {:?}; a port is a number from 1 to 65535", shown_host(text))),
         }
     }
 }

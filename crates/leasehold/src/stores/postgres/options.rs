@@ -8,7 +8,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Namespace;
-use crate::stores::hide_secrets;
+use crate::stores::secrets::hide_secrets;
 use crate::stores::sql::{self, Host, KeyScheme, Mode, Password, Tls, Url, shedlock};
 
 /// How long a connection may take to be made.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::stores::secrets::shown_host;
+
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Address {
@@ -18,11 +20,11 @@ impl Address {
             None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };
         if host.is_empty() {
-            return Err(format!("names no host in {text:?}; write host:port"));
+            return Err(format!("names no host in {:?}; write host:port", shown_host(text)));
         }
         match given.map_or(Ok(port), str::parse) {
             Ok(port @ 1..) => Ok(Self::Tcp(host.to_owned(), port)),
-            _ => Err(format!("names no port in {text:?}; a port is a number from 1 to 65535")),
+            _ => Err(format!("names no port in {:?}; a port is a number from 1 to 65535", shown_host(text))),
         }
     }
 

@@ -11,7 +11,7 @@ use super::restart_guard::RestartGuard;
 use super::tls::Tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
-use crate::stores::{has_stray_at, hide_secrets};
+use crate::stores::secrets::{has_stray_at, hide_secrets};
 
 /// The parts of a URL, checked.
 #[derive(Clone)]

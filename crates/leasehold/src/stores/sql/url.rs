@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::password::Password;
-use crate::stores::has_stray_at;
+use crate::stores::secrets::{has_stray_at, shown_host, shown_port};
 
 /// `scheme://[user[:password]@]host[:port],…[/database][?option=value&…]`, decoded. It is not known here which options
 /// there are.
@@ -70,7 +70,7 @@ impl Host {
         };
         let name = decoded(name)?;
         if name.is_empty() {
-            return Err(format!("names no host in {text:?}; write host:port"));
+            return Err(format!("names no host in {:?}; write host:port", shown_host(text)));
         }
         Ok(Self { name, port: port.map(Self::port).transpose()? })
     }
@@ -79,7 +79,7 @@ impl Host {
     pub fn port(text: &str) -> Result<u16, String> {
         match text.parse() {
             Ok(port @ 1..) => Ok(port),
-            _ => Err(format!("names no port in {text:?}; a port is a number from 1 to 65535")),
+            _ => Err(format!("names no port in {:?}; a port is a number from 1 to 65535", shown_port(text))),
         }
     }
 

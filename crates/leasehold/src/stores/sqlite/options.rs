@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::name::Namespace;
-use crate::stores::hide_secrets;
+use crate::stores::secrets::hide_secrets;
 
 /// The parts of a URL, checked.
 #[derive(Debug, Default, PartialEq, Eq)]
