@@ -151,12 +151,20 @@ impl Core {
 
     /// What stands among the locks' keys that should not.
     async fn keys(&self) -> Vec<Finding> {
-        let Ok((keys, whole)) = self.all_keys(KEYS).await else { return Vec::new() };
+        let Ok((mut keys, whole)) = self.all_keys(KEYS).await else { return Vec::new() };
         let leases: BTreeSet<_> = keys.iter().map(|key| key.lease).filter(|lease| *lease != 0).take(LEASES).collect();
         let asked =
             join_all(leases.into_iter().map(|lease| async move { (lease, self.members.rest_of(lease).await) })).await;
         let rests: BTreeMap<_, _> =
             asked.into_iter().filter_map(|(lease, rest)| Some((lease, rest.ok()?.map(|rest| rest.left)))).collect();
+        let ended: BTreeSet<_> = rests.iter().filter(|(_, rest)| rest.is_none()).map(|(lease, _)| *lease).collect();
+        if !ended.is_empty() {
+            // Leases end all the time; it is those that are not cleared away that matter.
+            tokio::time::sleep(CLEARED_BY).await;
+            let Ok((still, _)) = self.all_keys(KEYS).await else { return Vec::new() };
+            let still: BTreeSet<_> = still.iter().map(|key| (&key.key, key.lease)).collect();
+            keys.retain(|key| !ended.contains(&key.lease) || still.contains(&(&key.key, key.lease)));
+        }
         let looked_at = keys.len();
         let of_etcdctl = self.options.keys.are_of_etcdctl();
         let ill = keys.iter().filter_map(|key| {
@@ -261,6 +269,9 @@ fn latency(mut trips: Vec<Duration>) -> Finding {
     }
     Finding::fine("latency", message)
 }
+
+/// By when the cluster has cleared away what hung on a lease that has ended.
+const CLEARED_BY: Duration = Duration::from_secs(2);
 
 /// What may be wrong with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
