@@ -510,7 +510,8 @@ mod in_mariadb {
         assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
         let elsewhere = {
             let (server, lock) = (Arc::clone(server), lock.to_owned());
-            tokio::task::spawn_blocking(move || server.sql(&format!("do get_lock('{lock}', 0), sleep(2)")))
+            // It waits: who looks whether the lock is held may have it for that moment.
+            tokio::task::spawn_blocking(move || server.sql(&format!("do get_lock('{lock}', 20), sleep(2)")))
         };
         eventually_async("the other has it", SOON, async || is_held(&*store, name).await).await;
         elsewhere.await.unwrap();

@@ -11,6 +11,9 @@ use leasehold_testkit::process::{self, Worker};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Fewer show nothing.
+const HOLDS: usize = 20;
+
 #[test]
 fn worker() {
     process::serve(&[("hold_and_wait", hold_and_wait)]);
@@ -127,6 +130,7 @@ fn while_members_of_a_cluster_come_and_go_there_is_one_holder_at_a_time() {
 /// Workers are paused and killed, and in each round whatever `disturb` does is done to the store.
 fn one_holder_at_a_time(store: &str, disturb: impl Fn(usize)) {
     let seconds = if std::env::var_os("LEASEHOLD_LONG").is_some() { 120 } else { 8 };
+    let started = Instant::now();
     let dir = tempfile::tempdir().unwrap();
     let start = || {
         let arguments = [("DIR", dir.path().to_str().unwrap()), ("STORE", store)];
@@ -135,9 +139,10 @@ fn one_holder_at_a_time(store: &str, disturb: impl Fn(usize)) {
         worker
     };
     let mut workers: Vec<Worker> = (0..4).map(|_| start()).collect();
-    let end = Instant::now() + Duration::from_secs(seconds);
     for round in 0.. {
-        if Instant::now() >= end {
+        // Some stores come to few holds on a busy machine: then it takes longer, but is shown all the same.
+        let passed = started.elapsed().as_secs();
+        if passed >= seconds && holds(dir.path()).len() >= HOLDS || passed >= seconds + LIMIT.as_secs() {
             break;
         }
         disturb(round);
@@ -156,7 +161,10 @@ fn one_holder_at_a_time(store: &str, disturb: impl Fn(usize)) {
     for worker in &mut workers {
         worker.succeeds(LIMIT);
     }
-    let holds = history::read(&dir.path().join("history")).unwrap();
-    let checked = history::check(holds).unwrap_or_else(|violation| panic!("{violation:?}"));
-    assert!(checked > 10, "only {checked} holds: nothing was shown");
+    let checked = history::check(holds(dir.path())).unwrap_or_else(|violation| panic!("{violation:?}"));
+    assert!(checked >= HOLDS, "only {checked} holds: nothing was shown");
+}
+
+fn holds(dir: &Path) -> Vec<Hold> {
+    history::read(&dir.join("history")).unwrap_or_default()
 }
