@@ -62,8 +62,12 @@ const WHEN_FULL_TOO: &str = " flags=allow-oom";
 /// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
 /// done before it needs them doesn't pay for making the functions.
 const START: &str = include_str!("scripts/start.lua");
-const PARTS: [(&str, &str); 2] =
-    [("--@clock\n", include_str!("scripts/clock.lua")), ("--@common\n", include_str!("scripts/common.lua"))];
+const PARTS: [(&str, &str); 4] = [
+    ("--@clock\n", include_str!("scripts/clock.lua")),
+    ("--@standing\n", include_str!("scripts/standing.lua")),
+    ("--@queue\n", include_str!("scripts/queue.lua")),
+    ("--@ending\n", include_str!("scripts/ending.lua")),
+];
 
 impl Scripts {
     pub fn new() -> Self {

@@ -16,13 +16,13 @@ if not h[2] and h[4] == '1' and h[3] == string.sub(clock[1], 1, 5) and A[4] == '
   return token
 end
 --@clock
---@common
+--@standing
+--@queue
 
 local fault = clock_fault(last)
 if fault then return fault end
 local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
 local token, queued, day, n = unpack(h)
-local mark, forgotten, kept = unpack(call('HMGET', K[2], 'm', 'f', 'k'))
 
 local function attempts()
   if tick == '' then return 0 end
@@ -61,9 +61,8 @@ end
 if held and (n or '1') ~= permits then return { 6, n or '1' } end
 
 local function refused(ahead, ticket)
-  local told, most = holders()
-  local answer = { 2, text(now), ahead, ticket, most }
-  for _, field in ipairs(told) do answer[#answer + 1] = field end
+  local answer = { 2, now, ahead, ticket, n or '1' }
+  for _, field in ipairs(holders(value, token, n)) do answer[#answer + 1] = field end
   return answer
 end
 
@@ -73,11 +72,12 @@ if value == '!' .. holder or (pooled and tonumber(call('ZSCORE', K[5], '!' .. ho
   return refused(count_waiters(), '')
 end
 
-local open
+local open, mark, forgotten
 if tick ~= '' then
+  mark, forgotten = unpack(call('HMGET', K[2], 'm', 'f'))
   if tick ~= '0' then
-    if tonumber(tick) > now + SLACK then return { 4, text(tick - now) } end
-    if now - tick > A[7] - SLACK then return { 5, text(now - tick) } end
+    if tonumber(tick) > now + SLACK then return { 4, tick - now } end
+    if now - tick > A[7] - SLACK then return { 5, now - tick } end
   end
   -- A key whose time is over was never there, unless somebody has it.
   if tick == '0' and forgotten and now >= tonumber(forgotten) and taken == 0 then
@@ -101,24 +101,26 @@ end
 -- Its place in the queue, and how many live ones stand before it.
 local ticket, ahead = '', 0
 if A[8] ~= '' then
-  ticket = call('ZSCORE', K[3], holder) or A[9]
-  if not ticket or ticket == '' then
+  ticket = A[9] ~= '' and A[9] or call('ZSCORE', K[3], holder)
+  if not ticket then
     local last = call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2]
-    ticket = math.max((tonumber(last) or 0) + 1, clock[1] * 1000000 + clock[2])
+    ticket = text(math.max((tonumber(last) or 0) + 1, clock[1] * 1000000 + clock[2]))
   end
-  ticket = text(tonumber(ticket))
 end
 if queued then
   if ticket ~= '' then call('ZADD', K[3], ticket, holder) end
-  queued = #waiters(1, holder) > 0 -- the dead ones before the first live one are gone; those behind are of no matter
   ahead = ticket ~= '' and call('ZRANK', K[3], holder) or call('ZCARD', K[3])
+  if ahead > 0 or ticket == '' then -- the dead ones before the first live one must go; those behind are of no matter
+    local first, dead = waiters(1, holder)
+    queued, ahead = #first > 0, ahead - dead
+  end
 end
 
 if tonumber(permits) - taken > ahead then
   token = text(next_token(token))
   if queued or ticket ~= '' then forget_waiter(holder) end
   if permits == '1' then
-    call('SET', K[1], holder, 'PX', ttl)
+    call('SET', K[1], holder, 'PX', A[2])
     call('HSET', K[2], 't', token, 'h', holder, 'l', A[3], 'n', permits)
   else
     call('ZADD', K[5], text(now + ttl), holder)
@@ -144,18 +146,18 @@ if tonumber(permits) - taken > ahead then
       end
     end
   end
-  keep(day, kept, tick ~= '' and tonumber(A[7]) or 0)
+  keep(day, tick ~= '' and tonumber(A[7]) or 0)
   return { 1, token, attempt, gave_up }
 end
 
 if ticket ~= '' then
   if not queued then
     call('ZADD', K[3], ticket, holder)
-    call('HSET', K[2], 'q', 1)
+    call('HSET', K[2], 'q', '1')
   end
   call('HSET', K[4], holder, text(now) .. ' ' .. A[8] .. ' ' .. A[10] .. ' ' .. A[2] .. ' ' .. A[3])
-  call('PEXPIRE', K[3], 10000)
-  call('PEXPIRE', K[4], 10000)
-  keep(day, kept, 0)
+  call('PEXPIRE', K[3], '10000')
+  call('PEXPIRE', K[4], '10000')
+  keep(day, 0)
 end
 return refused(ahead, ticket)

@@ -1,6 +1,8 @@
 -- ARGV waiter channel-prefix hands-over(1|0)     Out of the queue; what was granted meanwhile is free again, its work never begun.
 --@clock
---@common
+--@standing
+--@queue
+--@ending
 
 local waited = forget_waiter(A[1]) > 0
 judge(A[1], 'unstarted', '')

@@ -6,14 +6,16 @@ if plain then
   if call('EXISTS', K[3]) == 0 and not K[6] then return 1 end
 end
 --@clock
---@common
-
-local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
+--@queue
 if plain then
   signal()
   pass_on(A[5], A[6])
   return 1
 end
+--@standing
+--@ending
+
+local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
 judge(holder, verdict, tick)
 if verdict ~= '' then
   local h = call('HMGET', K[2], 'k', 'r')

@@ -1,9 +1,12 @@
 -- ARGV holder|'' how('gently'|'now') channel-prefix hands-over(1|0)     As inspect, of those that were hit.
 --@clock
---@common
+--@standing
+--@queue
+--@ending
 
-local told, n = holders()
-local hit = { count_waiters(), n, text(now) }
+local n, token = unpack(call('HMGET', K[2], 'n', 't'))
+local told = holders(call('GET', K[1]), token, n)
+local hit = { count_waiters(), n or '1', now }
 for i = 1, #told, 6 do
   local who, mark, left = told[i], told[i + 1], tonumber(told[i + 5])
   if left ~= 0 and (A[1] == '' or (who == A[1] and mark ~= '-')) then

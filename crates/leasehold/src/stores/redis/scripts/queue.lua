@@ -1,0 +1,68 @@
+-- The live waiters in order, at most so many, whoever asks being one; the dead ones before them are taken out. An
+-- entry from the future is as dead as an old one: the clock was set back. And how many of them there were.
+local function waiters(most, me)
+  local live, from, dead = {}, 0, 0
+  while #live < most do
+    local waiter = call('ZRANGE', K[3], from, from)[1]
+    if not waiter then break end
+    local at, client, sent, ttl, label =
+      string.match(call('HGET', K[4], waiter) or '', '^(%d+) (%S+) (%S+) (%d+) (.*)$')
+    if waiter == me or (at and math.abs(now - at) <= ENTRY) then
+      live[#live + 1] = { id = waiter, client = client, sent = sent, ttl = ttl, label = label }
+      from = from + 1
+    else
+      call('ZREM', K[3], waiter)
+      call('HDEL', K[4], waiter)
+      dead = dead + 1
+    end
+  end
+  if #live == 0 and most > 0 then call('HDEL', K[2], 'q') end
+  return live, dead
+end
+
+local function count_waiters()
+  if not call('HGET', K[2], 'q') then return 0 end
+  return #waiters(1000000)
+end
+
+local function forget_waiter(waiter)
+  return call('ZREM', K[3], waiter) + call('HDEL', K[4], waiter)
+end
+
+-- Wakes one who waits with python-redis-lock: KEYS[6], a list, where there is one.
+local function signal()
+  if not K[6] then return end
+  call('DEL', K[6])
+  call('LPUSH', K[6], 1)
+  call('PEXPIRE', K[6], 1000)
+end
+
+-- Tells a waiter's client, and whether anybody heard it. Without the right to publish waiters look by themselves.
+local function ring(prefix, waiter, what)
+  local heard = redis.pcall('PUBLISH', prefix .. waiter.client, what .. ' ' .. K[1])
+  return type(heard) == 'number' and heard > 0
+end
+
+-- Something of the name is free: hands the lock over to the first who waits, or wakes as many as there are permits.
+-- Who doesn't hear it is not given it, for it may be dead: it will look, or be forgotten.
+local function pass_on(prefix, hands_over)
+  local h = call('HMGET', K[2], 'q', 'n', 't')
+  if not h[1] then return end
+  if h[2] == '1' then
+    local first = waiters(1)[1]
+    if not first then return end
+    if first.sent == '-' or hands_over ~= '1' then
+      ring(prefix, first, '- - -')
+      return
+    end
+    local token = text(next_token(h[3]))
+    if ring(prefix, first, first.id .. ' ' .. token .. ' ' .. first.sent) then
+      call('SET', K[1], first.id, 'PX', first.ttl)
+      call('HSET', K[2], 't', token, 'h', first.id, 'l', first.label)
+      forget_waiter(first.id)
+    end
+    return
+  end
+  local free = (tonumber(h[2]) or 1) - call('EXISTS', K[1]) - call('ZCOUNT', K[5], '(' .. text(now), '+inf')
+  for _, waiter in ipairs(waiters(free)) do ring(prefix, waiter, '- - -') end
+end
