@@ -11,6 +11,10 @@ use crate::figures::{Aim, Figure, Spread, median, quantile};
 use crate::{Bench, raw};
 
 const HOLD: Duration = Duration::from_millis(1);
+
+/// Before a worker comes again. All are in one process on one CPU: one that came again at once would keep the next, of
+/// whom it knows nothing, from hearing that it has the lock.
+const REST: Duration = Duration::from_micros(500);
 const SECTIONS: usize = 1000;
 const WORKERS: [usize; 3] = [2, 10, 100];
 
@@ -148,14 +152,17 @@ async fn shift(bench: &Bench, crew: Crew, sections: usize, each: usize) -> Shift
 async fn work(board: Arc<Board>, mut worker: Worker, me: usize, each: usize) -> Worker {
     let take = || board.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
     let now = || board.began.elapsed().as_secs_f64() * 1e6;
-    for _ in 0..each {
+    for turn in 0..each {
+        if turn > 0 {
+            pause(REST);
+        }
         if !take() {
             break;
         }
         let held = worker.acquire().await;
         let from = now();
         assert!(!board.inside.swap(true, SeqCst), "one at a time");
-        hold();
+        pause(HOLD);
         assert!(board.inside.swap(false, SeqCst), "one at a time");
         let to = now();
         worker.release(held).await;
@@ -164,9 +171,9 @@ async fn work(board: Arc<Board>, mut worker: Worker, me: usize, each: usize) -> 
     worker
 }
 
-/// A precise millisecond that doesn't hold the other tasks up.
-fn hold() {
-    tokio::task::block_in_place(|| std::thread::sleep(HOLD));
+/// A precise one, that doesn't hold the other tasks up.
+fn pause(time: Duration) {
+    tokio::task::block_in_place(|| std::thread::sleep(time));
 }
 
 /// A PING after as long a pause as a hand-over comes after: the round trip that it can be held against.
@@ -174,7 +181,7 @@ async fn idle_ping(bench: &Bench) -> f64 {
     let mut connection = raw::connect(&bench.url()).await;
     let mut times = Vec::new();
     for _ in 0..300 {
-        hold();
+        pause(HOLD);
         let began = Instant::now();
         redis::cmd("PING").query_async::<String>(&mut connection).await.expect("answered");
         times.push(began.elapsed().as_secs_f64() * 1e6);

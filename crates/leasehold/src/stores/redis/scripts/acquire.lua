@@ -1,4 +1,4 @@
--- ARGV holder ttl label permits tick|'' retry('1'|'0') keep queue(client|'') ticket|'' sent|'-'
+-- ARGV holder ttl label permits [queue(client|'') ticket|'' sent|'-' [tick retry('1'|'0') keep]]
 -- token, or {1, token, attempt, gave up|''} granted · {2, now, ahead, ticket|'', permits, holders…} held
 -- {3, newest, unfinished} claimed before · {4, ms} ahead of the clock · {5, ms} behind it · {6, permits} another number
 clock = call('TIME')
@@ -7,7 +7,7 @@ local h = call('HMGET', K[2], 't', 'q', 'd', 'n')
 -- Most claims are for a lock that is free, is known as such and has nobody in its way. (`token` and `now` again: what
 -- stands here is what such a claim costs.) A clock that is an hour behind the last token goes the long way.
 local last = tonumber(h[1]) or 0
-if not h[2] and h[4] == '1' and h[3] == string.sub(clock[1], 1, 5) and A[4] == '1' and A[5] == ''
+if not h[2] and h[4] == '1' and h[3] == string.sub(clock[1], 1, 5) and A[4] == '1' and not A[8]
     and last < (clock[1] - 1577833200) * 16000
     and call('SET', K[1], A[1], 'NX', 'PX', A[2]) then
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -21,7 +21,7 @@ end
 
 local fault = clock_fault(last)
 if fault then return fault end
-local holder, ttl, permits, tick = A[1], tonumber(A[2]), A[4], A[5]
+local holder, ttl, permits, client, tick = A[1], tonumber(A[2]), A[4], A[5] or '', A[8] or ''
 local token, queued, day, n = unpack(h)
 
 local function attempts()
@@ -77,7 +77,7 @@ if tick ~= '' then
   mark, forgotten = unpack(call('HMGET', K[2], 'm', 'f'))
   if tick ~= '0' then
     if tonumber(tick) > now + SLACK then return { 4, tick - now } end
-    if now - tick > A[7] - SLACK then return { 5, now - tick } end
+    if now - tick > A[10] - SLACK then return { 5, now - tick } end
   end
   -- A key whose time is over was never there, unless somebody has it.
   if tick == '0' and forgotten and now >= tonumber(forgotten) and taken == 0 then
@@ -91,7 +91,7 @@ if tick ~= '' then
       forget_waiter(holder)
       return refused(count_waiters(), '')
     end
-    if not who or not (count == '0' or (once == '0' and A[6] == '1')) then
+    if not who or not (count == '0' or (once == '0' and A[9] == '1')) then
       forget_waiter(holder)
       return { 3, mark, who and 1 or 0 }
     end
@@ -100,8 +100,8 @@ end
 
 -- Its place in the queue, and how many live ones stand before it.
 local ticket, ahead = '', 0
-if A[8] ~= '' then
-  ticket = A[9] ~= '' and A[9] or call('ZSCORE', K[3], holder)
+if client ~= '' then
+  ticket = A[6] ~= '' and A[6] or call('ZSCORE', K[3], holder)
   if not ticket then
     local last = call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2]
     ticket = text(math.max((tonumber(last) or 0) + 1, clock[1] * 1000000 + clock[2]))
@@ -132,9 +132,9 @@ if tonumber(permits) - taken > ahead then
   if tick ~= '' then
     attempt = tonumber(string.match(open or '', '^%S+ (%d+)') or '0') + 1
     call('HSET', K[2], 'm', text(math.max(tonumber(mark or '0'), tonumber(tick))),
-      'o:' .. tick, holder .. ' ' .. attempt .. ' ' .. (A[6] == '1' and '0' or '1'))
+      'o:' .. tick, holder .. ' ' .. attempt .. ' ' .. (A[9] == '1' and '0' or '1'))
     -- A key is remembered for a while, a job's mark for as long as its name.
-    if tick == '0' then call('HSET', K[2], 'f', text(now + A[7]), 'r', A[7]) else call('HDEL', K[2], 'f', 'r') end
+    if tick == '0' then call('HSET', K[2], 'f', text(now + A[10]), 'r', A[10]) else call('HDEL', K[2], 'f', 'r') end
     if not open then
       local ticks = {}
       for _, field in ipairs(call('HKEYS', K[2])) do
@@ -146,7 +146,7 @@ if tonumber(permits) - taken > ahead then
       end
     end
   end
-  keep(day, tick ~= '' and tonumber(A[7]) or 0)
+  keep(day, tick ~= '' and tonumber(A[10]) or 0)
   return { 1, token, attempt, gave_up }
 end
 
@@ -155,7 +155,7 @@ if ticket ~= '' then
     call('ZADD', K[3], ticket, holder)
     call('HSET', K[2], 'q', '1')
   end
-  call('HSET', K[4], holder, text(now) .. ' ' .. A[8] .. ' ' .. A[10] .. ' ' .. A[2] .. ' ' .. A[3])
+  call('HSET', K[4], holder, text(now) .. ' ' .. client .. ' ' .. A[7] .. ' ' .. A[2] .. ' ' .. A[3])
   call('PEXPIRE', K[3], '10000')
   call('PEXPIRE', K[4], '10000')
   keep(day, 0)

@@ -1,6 +1,6 @@
--- ARGV holder rest verdict(''|'done'|'failed'|'unstarted') tick channel-prefix hands-over(1|0)     1 freed · 0 not this holder's
+-- ARGV holder channel-prefix hands-over(1|0) [rest verdict(''|'done'|'failed'|'unstarted') tick]     1 freed · 0 not this holder's
 -- Most releases have nothing to say, and nobody who waits for them.
-local plain = A[2] == '0' and A[3] == '' and call('GET', K[1]) == A[1]
+local plain = not A[4] and call('GET', K[1]) == A[1]
 if plain then
   call('DEL', K[1])
   if call('EXISTS', K[3]) == 0 and not K[6] then return 1 end
@@ -9,13 +9,13 @@ end
 --@queue
 if plain then
   signal()
-  pass_on(A[5], A[6])
+  pass_on(A[2], A[3])
   return 1
 end
 --@standing
 --@ending
 
-local holder, rest, verdict, tick = A[1], tonumber(A[2]), A[3], A[4]
+local holder, rest, verdict, tick = A[1], tonumber(A[4] or 0), A[5] or '', A[6]
 judge(holder, verdict, tick)
 if verdict ~= '' then
   local h = call('HMGET', K[2], 'k', 'r')
@@ -24,5 +24,5 @@ if verdict ~= '' then
   if h[2] then call('HSET', K[2], 'f', text(now + h[2])) end
 end
 if not free(holder, rest) then return 0 end
-if rest == 0 then pass_on(A[5], A[6]) end
+if rest == 0 then pass_on(A[2], A[3]) end
 return 1
