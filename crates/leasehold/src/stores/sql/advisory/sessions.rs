@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::sync::{Notify, OnceCell};
 use tokio::time::timeout;
 
+use super::errand::Caller;
 use super::held::{About, Held};
 use super::home::Home;
 use super::session::{Seen, Server, Session};
@@ -94,24 +95,27 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Asks for a lock. What was granted to somebody who has gone meanwhile is given back, and its session closed.
-    pub async fn acquire(self: Arc<Self>, claim: Claim, answer: oneshot::Sender<Result<Attempt>>) {
+    pub async fn acquire(self: Arc<Self>, claim: Claim, caller: Caller) -> Result<Attempt> {
         let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
         let place = self.place(&key);
         let mut held = place.lock().await;
         // Who has gone by now has sent nothing.
-        if !answer.is_closed() {
-            let attempt = self.attempt(&claim, &mut held).await;
-            let is_unheard = answer.send(attempt).is_err();
-            if is_unheard && let Some(mut held) = held.take() {
-                self.forget(&held);
-                let _ = timeout(SILENCE, held.session.give_back(&key.name)).await; // It is closed in any case.
-            }
+        let attempt = match caller.has_gone() {
+            true => Err(Error::new(ErrorKind::Closed, "nobody waits for the answer")),
+            false => self.attempt(&claim, &mut held).await,
+        };
+        if caller.has_gone()
+            && let Some(mut held) = held.take()
+        {
+            self.forget(&held);
+            let _ = timeout(SILENCE, held.session.give_back(&key.name)).await; // It is closed in any case.
         }
         self.sweep(&key, &place, &held);
         drop(held);
         if self.is_minded.set(()).is_ok() {
             tokio::spawn(mind(Arc::downgrade(&self), Arc::clone(&self.has_held)));
         }
+        attempt
     }
 
     async fn attempt(&self, claim: &Claim, held: &mut Option<Held<S::Session>>) -> Result<Attempt> {
