@@ -28,6 +28,10 @@ async fn acquired(lock: &Lock) -> Guard {
     }
 }
 
+fn store(url: &str) -> Arc<dyn Store> {
+    leasehold::stores::open(url).unwrap()
+}
+
 async fn works(url: &str) {
     acquired(&locks(url).await.lock("job")).await.release().await.unwrap();
 }
@@ -556,6 +560,35 @@ async fn wrong_passwords_and_databases_are_told_as_what_they_are() {
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
     server.sql("set global read_only = 0; set global max_connections = 10");
     works(&server.url()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_tells_neither_time_nor_holders() {
+    let server = MariaDb::start();
+    server.sql(
+        "create table jobs.shedlock(name varchar(64) primary key, lock_until datetime(3) not null, \
+         locked_at datetime(3) not null, locked_by varchar(255) not null)",
+    );
+    let url = server.url();
+    let stores = ["", "?compat=shedlock", "?mode=advisory&namespace=sessions"].map(|how| store(&format!("{url}{how}")));
+    for store in &stores {
+        store.time().await.unwrap();
+    }
+    server.sql("set global read_only = 1");
+    for store in &stores {
+        let error = store.time().await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    }
+    let [leases, ..] = &stores;
+    let name = LockName::new("job").unwrap();
+    for error in [leases.inspect(&name).await.unwrap_err(), leases.list().await.unwrap_err()] {
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    }
+    server.sql("set global read_only = 0");
+    for store in &stores {
+        store.time().await.unwrap();
+    }
+    assert_eq!(leases.list().await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use leasehold::{
     LossReason, Outcome, Place, Release, Severity, Store, Tick, Verdict,
 };
 use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::proxy::{Proxy, Then};
 use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -859,4 +860,54 @@ async fn who_only_leaves_prolongs_no_key_and_long_work_is_remembered_as_long_as_
     let ends = server.sql("select key_ends from leasehold_locks");
     store.leave(&key(&claim("job"))).await.unwrap();
     assert_eq!(server.sql("select key_ends from leasehold_locks"), ends);
+}
+
+#[tokio::test]
+async fn the_clock_of_a_standby_does_not_count() {
+    let primary = Postgres::start();
+    primary.sql(
+        "create table shedlock(name varchar(64) primary key, lock_until timestamp not null, \
+         locked_at timestamp not null, locked_by varchar(255) not null)",
+    );
+    let standby = Postgres::standby_of(&primary);
+    let proxy = Proxy::to(primary.address());
+    let url = proxy.url(&primary.url());
+    let stores = ["", "?compat=shedlock", "?mode=advisory&namespace=sessions"].map(|how| store(&format!("{url}{how}")));
+    for store in &stores {
+        store.time().await.unwrap();
+    }
+    proxy.lead_to(standby.address());
+    proxy.cut();
+    for store in &stores {
+        eventually_async("it says what it is", SOON, async || match store.time().await {
+            Err(error) => error.kind() == ErrorKind::Unavailable && error.to_string().contains("standby"),
+            Ok(time) => panic!("a time of no use: {time:?}"),
+        })
+        .await;
+    }
+    standby.promote();
+    let stores: Vec<_> = stores.iter().map(|store| &**store).collect();
+    reconnected(&stores).await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_silent_for_so_long_is_given_up() {
+    let server = Postgres::start();
+    let proxy = Proxy::to(server.address());
+    let store = store(&proxy.url(&server.url()));
+    token(&*store, &claim("job")).await;
+    let before = proxy.connections();
+    proxy.drop_reply_after_request(b"leasehold_v1_acquire", Then::Silence);
+    let (began, unheard) = (Instant::now(), claim("other"));
+    let limit = |what| tokio::time::timeout(Duration::from_millis(200), what);
+    assert!(limit(store.try_acquire(&unheard)).await.is_err(), "nobody answers");
+    // What is asked behind it isn't answered either, nor does it begin the silence anew.
+    let behind = claim("another");
+    while limit(store.try_acquire(&behind)).await.is_err() {
+        assert!(began.elapsed() < SOON);
+    }
+    let silence = Duration::from_millis(3500);
+    assert!(began.elapsed() >= silence && began.elapsed() < silence + TTL, "given up after {:?}", began.elapsed());
+    assert_eq!(proxy.connections(), before + 1);
+    assert!(is_contended(&*store, "other").await, "it had arrived");
 }

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::Options;
-use super::{answer, schema, session};
+use super::{TIME, answer, schema, session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::FencingToken;
@@ -331,8 +331,8 @@ impl advisory::Session for Session {
     }
 
     async fn time(&mut self) -> Result<Duration> {
-        let time = Call::new("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))");
-        self.ask_for(time).await.map(sql::span)
+        let rows = self.ask(Call::new(TIME)).await?;
+        answer::time(&rows).map_err(|fault| self.site.told(fault))
     }
 
     async fn findings(&mut self) -> Result<Vec<Finding>> {

@@ -8,6 +8,7 @@ use futures_util::future::try_join3;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
+use super::TIME;
 use super::fault::{self, Fault};
 use super::link::{Given, Server};
 use super::options::Options;
@@ -328,8 +329,12 @@ impl advisory::Session for Session {
     }
 
     async fn time(&mut self) -> Result<Duration> {
-        let rows = self.ask("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", &[]).await?;
-        rows.first().map_or(Ok(Duration::ZERO), |row| self.read(row, 0).map(sql::span))
+        let rows = self.ask(TIME, &[]).await?;
+        let row = rows.first().ok_or_else(|| shared_by_a_pooler(&self.server.options.shown))?;
+        if self.read(row, 1)? {
+            return Err(fault::told(Fault::of_a_standby(), &self.server.options.shown));
+        }
+        self.read(row, 0).map(sql::span)
     }
 
     async fn findings(&mut self) -> Result<Vec<Finding>> {
