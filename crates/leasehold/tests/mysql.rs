@@ -719,7 +719,51 @@ async fn the_doctor_says_what_is_missing_and_what_it_costs() {
     server.sql("grant select, update on jobs.leasehold_waiters to poor@'%'");
     is_told(&url, Problem, "rights", "insert, delete on leasehold_waiters: nobody can wait in line").await;
     is_told(&url, Problem, "rights", "on leasehold_ticks: ticks and keys can't be claimed").await;
-    is_told(&url, Problem, "rights", "may not execute").await;
+    is_told(&url, Problem, "rights", "select, insert on leasehold_modes: nothing works").await;
+    is_told(&url, Problem, "rights", "select, insert, update on leasehold_tokens: session locks").await;
+    server.sql("grant execute on procedure jobs.leasehold_v1_inspect to poor@'%'");
+    is_told(&url, Problem, "rights", "may not execute the procedures leasehold_v1_told").await;
+}
+
+/// What is under way there of a user's sessions, by their numbers.
+fn under_way(server: &MariaDb) -> Vec<String> {
+    let busy = "select id from information_schema.processlist where user = 'jobs' and command <> 'Sleep'";
+    server.sql(busy).lines().map(str::to_owned).collect()
+}
+
+/// A claim that waits for a row that somebody has, over a network that breaks; the server doesn't notice until the row
+/// is free, and would grant it then to somebody who has gone on meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_over_a_connection_that_broke_is_ended_before_anything_else_is_asked() {
+    let server = Arc::new(MariaDb::start());
+    let proxy = Proxy::to(server.address());
+    let store = store(&proxy.url(&server.url()));
+    let first = claim("job", TTL);
+    assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    assert_eq!(store.release(&lease(&first), Ended::default()).await.unwrap(), Release::Released);
+    let blocker = {
+        let server = Arc::clone(&server);
+        let hold = "start transaction; select * from leasehold_names for update; do sleep(1.8); rollback";
+        tokio::task::spawn_blocking(move || server.sql(hold))
+    };
+    eventually_async("the row is had", SOON, async || {
+        server.sql("select count(*) from information_schema.processlist where info like 'do sleep%'") == "1"
+    })
+    .await;
+    let claiming = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.try_acquire(&claim("job", TTL)).await })
+    };
+    eventually_async("the claim waits for it", SOON, async || !under_way(&server).is_empty()).await;
+    proxy.cut();
+    let error = claiming.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::Maybe), "{error}");
+    store.inspect(&first.name).await.unwrap();
+    eventually_async("nobody is at it any more", Duration::from_millis(500), async || under_way(&server).is_empty())
+        .await;
+    assert!(!blocker.is_finished(), "it was ended, and did not end by itself");
+    blocker.await.unwrap();
+    assert!(store.inspect(&first.name).await.unwrap().is_none());
 }
 
 #[tokio::test]
