@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::{
     Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason, Outcome,
-    Release, Revoke, Store, Tick,
+    Release, Renewal, Revoke, Store, Tick,
 };
 use leasehold_testkit::process::{self, Worker, eventually_async};
-use leasehold_testkit::proxy::{Direction, Proxy};
+use leasehold_testkit::proxy::{Direction, Proxy, Then};
 
 const SOON: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(3);
@@ -97,6 +97,18 @@ async fn silence_ends_a_hold(server: &str, proxied: &str, proxy: &Proxy, at_most
     // At least what was left of the last heartbeat's validity: a heartbeat comes each third of the TTL.
     assert!(since.elapsed() > TTL / 2, "given away after {:?}", since.elapsed());
     drop(guard);
+}
+
+/// A server whose answer to the question whose session it is gets lost: the claim fails in a time that is known, and the
+/// next one is answered.
+async fn a_proof_that_is_not_answered_fails_the_claim(proxied: &str, proxy: &Proxy, question: &[u8]) {
+    let store = store(proxied);
+    proxy.drop_reply_after_request(question, Then::Silence);
+    let since = Instant::now();
+    let error = tokio::time::timeout(SOON, refusal(&*store, &claim("job"))).await.expect("it is told");
+    assert_eq!((error.kind(), proxy.dropped_replies()), (ErrorKind::TimedOut, 1), "{error}");
+    assert!(since.elapsed() < Duration::from_secs(8), "told after {:?}", since.elapsed());
+    takes(&*store, "job").await;
 }
 
 #[test]
@@ -252,6 +264,14 @@ mod in_postgres {
         let proxy = Proxy::to(server.address());
         let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
         silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test]
+    async fn a_proof_that_is_not_answered_fails_the_claim() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = url(&server).replace(&server.url(), &proxy.url(&server.url()));
+        super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, b"$1 and pg_backend_pid() = $2").await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -417,6 +437,7 @@ mod in_postgres {
 #[cfg(feature = "mysql")]
 mod in_mariadb {
     use leasehold_testkit::servers::MariaDb;
+    use sqlx::Connection;
 
     use super::*;
 
@@ -450,6 +471,103 @@ mod in_mariadb {
         let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
         // In whole seconds.
         silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(2)).await;
+    }
+
+    fn through(proxy: &Proxy, server: &MariaDb) -> String {
+        format!("{}?mode=advisory", proxy.url(&server.url()))
+    }
+
+    #[tokio::test]
+    async fn a_proof_that_is_not_answered_fails_the_claim() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = through(&proxy, &server);
+        super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, b"select connection_id() = ?").await;
+    }
+
+    /// The question whether a session is there.
+    const PING: &[u8] = b"\x01\0\0\0\x0e";
+
+    /// Long enough for no heartbeat to come meanwhile.
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_session_that_is_silent_keeps_nobody_from_looking_after_the_others() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let ours = locks(&through(&proxy, &server)).await;
+        let silent = acquired(&ours.lock("silent").ttl(LONG)).await;
+        proxy.drop_reply_after_request(PING, Then::Silence);
+        eventually_async("its look is not answered", SOON, async || proxy.dropped_replies() == 1).await;
+        let guard = acquired(&ours.lock(NAME).ttl(LONG)).await;
+        kill_holder(&server, LOCK);
+        is_lost_at_once(guard, Duration::from_secs(3)).await;
+        assert!(silent.is_valid(), "nobody has said anything of it");
+    }
+
+    /// A server that has come in the place of another after a failover, which has the next number for a session.
+    fn counts_to(server: &MariaDb, number: u64) {
+        while server.sql("select connection_id()").parse::<u64>().unwrap() + 1 < number {}
+    }
+
+    fn sessions_of_jobs(server: &MariaDb) -> Vec<u64> {
+        let ids = server.sql("select id from information_schema.processlist where user = 'jobs' order by id");
+        ids.lines().map(|id| id.parse().unwrap()).collect()
+    }
+
+    /// Two servers with the tables; the sessions of the first have larger numbers.
+    async fn before_a_failover() -> (MariaDb, MariaDb) {
+        let (first, second) = (MariaDb::start(), MariaDb::start());
+        takes(&*store(&url(&second)), "other").await;
+        eventually_async("its sessions are gone", SOON, async || sessions_of_jobs(&second).is_empty()).await;
+        counts_to(&first, second.sql("select connection_id()").parse::<u64>().unwrap() + 50);
+        (first, second)
+    }
+
+    #[tokio::test]
+    async fn a_session_that_has_the_number_of_one_before_the_failover_is_not_ended() {
+        let (first, second) = before_a_failover().await;
+        let proxy = Proxy::to(first.address());
+        let store = store(&through(&proxy, &first));
+        takes(&*store, "job").await;
+        let [_, ready] = sessions_of_jobs(&first)[..] else { panic!("one that has the lock, and one that is ready") };
+        counts_to(&second, ready);
+        let mut theirs = sqlx::MySqlConnection::connect(&second.url()).await.unwrap();
+        assert_eq!(sessions_of_jobs(&second), [ready]);
+        proxy.lead_to(second.address());
+        proxy.drop_reply_after_request(b"get_lock", Then::Silence);
+        let error = refusal(&*store, &claim("another")).await;
+        assert_eq!((error.kind(), proxy.dropped_replies()), (ErrorKind::TimedOut, 1), "{error}");
+        assert!(sessions_of_jobs(&second).len() > 1, "it has asked there for the end of its own");
+        theirs.ping().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn of_two_sessions_with_the_same_number_only_the_one_that_ended_is_forgotten() {
+        let (first, second) = before_a_failover().await;
+        let proxy = Proxy::to(first.address());
+        let (store, ttl) = (store(&through(&proxy, &first)), Duration::from_secs(6));
+        let old = Claim { ttl, ..claim(NAME) };
+        assert!(matches!(store.try_acquire(&old).await.unwrap(), Attempt::Granted(_)));
+        let over = Instant::now() + ttl;
+        let holder: u64 = first.sql(&format!("select is_used_lock('{LOCK}')")).parse().unwrap();
+        proxy.drop_reply_after_request(PING, Then::Silence);
+        eventually_async("its look is not answered", SOON, async || proxy.dropped_replies() == 1).await;
+        for session in sessions_of_jobs(&first).into_iter().filter(|&session| session != holder) {
+            first.sql(&format!("kill {session}")); // It is ready for the next lock.
+        }
+        counts_to(&second, holder);
+        proxy.lead_to(second.address());
+        let new = Claim { ttl: LONG, ..claim("new") };
+        assert!(matches!(store.try_acquire(&new).await.unwrap(), Attempt::Granted(_)));
+        assert_eq!(sessions_of_jobs(&second), [holder]);
+        let shown = async || store.inspect(&new.name).await.unwrap().unwrap().holder;
+        assert_eq!(shown().await, Some(new.holder));
+        assert!(Instant::now() < over, "the old one is known until now");
+        tokio::time::sleep(over - Instant::now() + Duration::from_millis(500)).await;
+        let gone = store.renew(&[(key(&old), ttl)]).await;
+        assert!(matches!(gone[0], Ok(Renewal::Gone)), "{gone:?}");
+        assert_eq!(shown().await, Some(new.holder), "and the new one still is");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
