@@ -61,6 +61,8 @@ pub(super) struct Session {
     release: i32,
     /// For how long the server keeps it though it hears nothing, in milliseconds.
     lasts: i64,
+    /// What it calls itself, for whoever asks who has the lock.
+    application: String,
 }
 
 /// What is asked often.
@@ -83,6 +85,7 @@ impl Statements {
     fn of(options: &Options) -> Self {
         let (schema, is_pair) = (&options.schema, options.key_scheme == KeyScheme::WithAdvisoryLock);
         let key = if is_pair { "($1 >> 32)::integer, 0" } else { "$1" };
+        let tokens = format!("{schema}.leasehold_tokens").replace('\'', "''");
         let is_own = "current_setting('leasehold.session', true) is not distinct from $2";
         let database = "(select oid from pg_database where datname = current_database())";
         let locks = format!(
@@ -100,7 +103,11 @@ impl Statements {
                     .to_owned(),
             take: format!(
                 "select case when not {is_own} then -1::bigint when not pg_try_advisory_lock({key}) then 0 \
-                 else {schema}.leasehold_v1_granted($3) end"
+                 when $3 is not null and set_config('application_name', $3, false) is null then -1 \
+                 else (select case when {schema}.leasehold_v1_clock_is_wrong(t.at, t.token) then -2 \
+                     when t.token < (t.at / 1000 - 1577836800000) << 4 then {schema}.leasehold_v1_token() \
+                     else t.token end \
+                 from (select {schema}.leasehold_v1_now() as at, nextval('{tokens}') as token offset 0) t) end"
             ),
             has: format!(
                 "select {is_own} and not pg_is_in_recovery() and exists (select from pg_locks l where {locks} \
@@ -149,7 +156,19 @@ impl advisory::Server for Advisory {
         let since = row.try_get(3).map_err(|error| told(error.into()))?;
         self.server.prepare(&client).await.map_err(told)?;
         let (server, statements) = (Arc::clone(&self.server), Arc::clone(&self.statements));
-        Ok(Session { server, statements, prepared: None, client, tether, mark, number, since, release, lasts: 0 })
+        Ok(Session {
+            server,
+            statements,
+            prepared: None,
+            client,
+            tether,
+            mark,
+            number,
+            since,
+            release,
+            lasts: 0,
+            application: String::new(),
+        })
     }
 
     fn how_to_end(&self, number: i64) -> String {
@@ -290,12 +309,17 @@ impl advisory::Session for Session {
     async fn take(&mut self, name: &LockName, label: &str) -> Result<Option<FencingToken>> {
         let (key, shown) = (self.key(name), application(name, label));
         let take = self.prepared().await?.take.clone();
-        let row = self.client.query_one(&take, &[&key, &self.mark, &shown]).await.map_err(|error| self.told(error))?;
+        // Setting it costs as much as taking the lock.
+        let new = (shown != self.application).then_some(&shown);
+        let row = self.client.query_one(&take, &[&key, &self.mark, &new]).await.map_err(|error| self.told(error))?;
         match self.read::<i64>(&row, 0)? {
             0 => Ok(None),
             -1 => Err(shared_by_a_pooler(&self.server.options.shown)),
             -2 => Err(sql::wrong_clock(&self.server.options.shown).maybe_applied()),
-            token => Ok(Some(FencingToken::new(token.cast_unsigned()))),
+            token => {
+                self.application = shown;
+                Ok(Some(FencingToken::new(token.cast_unsigned())))
+            }
         }
     }
 
