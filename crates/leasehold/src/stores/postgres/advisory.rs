@@ -1,7 +1,7 @@
 //! Session locks of PostgreSQL: `pg_try_advisory_lock`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::future::try_join3;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::FencingToken;
 use crate::name::LockName;
-use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler};
+use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler, token};
 use crate::stores::sql::{self, KeyScheme};
 
 /// The longest name of an application, in bytes.
@@ -41,6 +41,7 @@ struct Statements {
     adopt: String,
     is_own: String,
     take: String,
+    token: String,
     has: String,
     give_back: String,
     holders: String,
@@ -104,11 +105,9 @@ impl Statements {
             take: format!(
                 "select case when not {is_own} then -1::bigint when not pg_try_advisory_lock({key}) then 0 \
                  when $3 is not null and set_config('application_name', $3, false) is null then -1 \
-                 else (select case when {schema}.leasehold_v1_clock_is_wrong(t.at, t.token) then -2 \
-                     when t.token < (t.at / 1000 - 1577836800000) << 4 then {schema}.leasehold_v1_token() \
-                     else t.token end \
-                 from (select {schema}.leasehold_v1_now() as at, nextval('{tokens}') as token offset 0) t) end"
+                 else nextval('{tokens}') end, clock_timestamp()"
             ),
+            token: format!("select {schema}.leasehold_v1_token()"),
             has: format!(
                 "select {is_own} and not pg_is_in_recovery() and exists (select from pg_locks l where {locks} \
                  and l.pid = pg_backend_pid() and l.classid = (($1 >> 32) & 4294967295)::oid \
@@ -214,6 +213,19 @@ impl Session {
         self.prepared.as_ref().ok_or_else(|| Error::new(ErrorKind::Internal, "nothing was prepared"))
     }
 
+    /// A token larger than all before, for a lock that is held by now: that of the sequence, unless it is behind the clock.
+    async fn token(&self, drawn: i64, at: SystemTime) -> Result<FencingToken> {
+        let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if token::is_wrong(at, drawn) {
+            return Err(sql::wrong_clock(&self.server.options.shown).maybe_applied());
+        }
+        if drawn >= token::least(at) {
+            return Ok(FencingToken::new(drawn.cast_unsigned()));
+        }
+        let row = self.client.query_typed_one(&self.statements.token, &[]).await.map_err(|error| self.told(error))?;
+        self.read::<i64>(&row, 0).map(|token| FencingToken::new(token.cast_unsigned()))
+    }
+
     /// What keeps the server from keeping it for so long.
     async fn shortest(&self) -> Result<Option<i64>> {
         let settings = "select name, setting::bigint from pg_settings where name in ('idle_session_timeout', \
@@ -312,13 +324,13 @@ impl advisory::Session for Session {
         // Setting it costs as much as taking the lock.
         let new = (shown != self.application).then_some(&shown);
         let row = self.client.query_one(&take, &[&key, &self.mark, &new]).await.map_err(|error| self.told(error))?;
-        match self.read::<i64>(&row, 0)? {
+        let (taken, at) = (self.read(&row, 0)?, self.read(&row, 1)?);
+        match taken {
             0 => Ok(None),
             -1 => Err(shared_by_a_pooler(&self.server.options.shown)),
-            -2 => Err(sql::wrong_clock(&self.server.options.shown).maybe_applied()),
             token => {
                 self.application = shown;
-                Ok(Some(FencingToken::new(token.cast_unsigned())))
+                self.token(token, at).await.map(Some)
             }
         }
     }

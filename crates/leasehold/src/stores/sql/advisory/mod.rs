@@ -13,6 +13,7 @@ mod home;
 mod session;
 mod sessions;
 mod tether;
+pub(crate) mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
