@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::options::{Options, Place};
 use super::{schema, shedlock};
 use crate::error::ErrorKind;
-use crate::stores::sql::Password;
+use crate::stores::password::Password;
 
 /// How long a connection may take to be made, and to answer whether it still is one.
 const PATIENCE: Duration = Duration::from_secs(2);

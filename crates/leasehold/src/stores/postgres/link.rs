@@ -13,7 +13,8 @@ use super::options::{Options, PATIENCE};
 use super::statements::Statements;
 use super::{TIME, advisory, schema, shedlock, tls};
 use crate::error::ErrorKind;
-use crate::stores::sql::{self, Tls};
+use crate::stores::sql;
+use crate::stores::tls::Tls;
 
 /// A session that is silent for longer is given up, though the network takes what is sent: the server lets nothing wait
 /// so long (`lock_timeout` in `schema/begin.sql`).
