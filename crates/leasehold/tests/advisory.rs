@@ -9,39 +9,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason, Outcome,
-    Release, Renewal, Revoke, Store, Tick,
+    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
+    Revoke, Store, Tick,
 };
 use leasehold_testkit::process::{self, Worker, eventually_async};
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
+mod claims;
+use claims::{SOON, TTL, acquired, lease, locks, store};
 
 /// The name whose keys are pinned in `docs/interop.md`.
 const NAME: &str = "nightly-backup";
 
-fn store(url: &str) -> Arc<dyn Store> {
-    leasehold::stores::open(url).unwrap()
-}
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
 fn claim(name: &str) -> Claim {
     Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "host/7/job".into(), TTL)
-}
-
-fn key(claim: &Claim) -> LeaseKey {
-    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 async fn takes(store: &dyn Store, name: &str) -> Claim {
@@ -57,7 +38,7 @@ async fn is_held(store: &dyn Store, name: &str) -> bool {
     match store.try_acquire(&claim).await.unwrap() {
         Attempt::Held(_) => true,
         Attempt::Granted(_) => {
-            assert_eq!(store.release(&key(&claim), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(store.release(&lease(&claim), Ended::default()).await.unwrap(), Release::Released);
             false
         }
         other => panic!("{other:?}"),
@@ -167,7 +148,7 @@ async fn what_needs_rows_is_refused(url: &str) {
     }
     let held = takes(&*store, "job").await;
     let keeps = Ended { keep_for: TTL, verdict: None };
-    assert_eq!(store.release(&key(&held), keeps).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert_eq!(store.release(&lease(&held), keeps).await.unwrap_err().kind(), ErrorKind::Misconfigured);
     assert_eq!(store.revoke(&held.name, None, Revoke::Gently).await.unwrap_err().kind(), ErrorKind::Misconfigured);
     assert!(is_held(&*store, "job").await);
     let minimum = locks(url).await.lock("another").at_least_for(TTL).try_acquire().await.unwrap_err();
@@ -334,7 +315,7 @@ mod in_postgres {
         let store = store(url);
         let held = takes(&*store, name).await;
         assert_eq!(server.sql(&format!("select pg_try_advisory_lock({lock})")), "f");
-        assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+        assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
         let elsewhere = held_elsewhere(server, lock);
         eventually_async("the other has it", SOON, async || is_held(&*store, name).await).await;
         let shown = store.inspect(&held.name).await.unwrap().unwrap();
@@ -381,7 +362,7 @@ mod in_postgres {
         let mut seen = Vec::new();
         for _ in 0..20 {
             let held = takes(&*store, "job").await;
-            assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
             seen.push(pids());
         }
         assert!(seen.iter().all(|count| *count == seen[0]), "{seen:?}");
@@ -565,7 +546,7 @@ mod in_mariadb {
         assert_eq!(shown().await, Some(new.holder));
         assert!(Instant::now() < over, "the old one is known until now");
         tokio::time::sleep(over - Instant::now() + Duration::from_millis(500)).await;
-        let gone = store.renew(&[(key(&old), ttl)]).await;
+        let gone = store.renew(&[(lease(&old), ttl)]).await;
         assert!(matches!(gone[0], Ok(Renewal::Gone)), "{gone:?}");
         assert_eq!(shown().await, Some(new.holder), "and the new one still is");
     }
@@ -625,7 +606,7 @@ mod in_mariadb {
         let held = takes(&*store, name).await;
         assert_eq!(server.sql(&format!("select get_lock('{lock}', 0)")), "0");
         assert_eq!(server.sql(&format!("select is_used_lock('{lock}') is null")), "0");
-        assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+        assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
         let elsewhere = {
             let (server, lock) = (Arc::clone(server), lock.to_owned());
             // It waits: who looks whether the lock is held may have it for that moment.
@@ -655,7 +636,7 @@ mod in_mariadb {
         let store = store(&url(&server));
         for _ in 0..3 {
             let held = takes(&*store, NAME).await;
-            assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
             assert_eq!(server.sql(&format!("select is_free_lock('{LOCK}')")), "1");
         }
     }

@@ -10,26 +10,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, Holding, LeaseKey, Lock, LockName, Locks,
-    LossReason, Outcome, Release, Renewal, Revoke, Severity, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, Holding, LeaseKey, LockName, Locks, LossReason, Outcome,
+    Release, Renewal, Revoke, Severity, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::{Certificates, Etcd, EtcdCluster};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
+mod claims;
+use claims::{SOON, TTL, acquired, locks};
 
 async fn held(locks: &Locks, name: &str) -> Option<Holding> {
     locks.inspect(name).await.unwrap()

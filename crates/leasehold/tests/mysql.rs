@@ -7,30 +7,15 @@ use std::time::{Duration, Instant};
 
 use leasehold::stores::mysql::MySql;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason,
-    Outcome, Release, Renewal, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
+    Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::{Certificates, MariaDb};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
-fn store(url: &str) -> Arc<dyn Store> {
-    leasehold::stores::open(url).unwrap()
-}
+mod claims;
+use claims::{SOON, TTL, acquired, claim, is_free, lease, locks, store};
 
 async fn works(url: &str) {
     acquired(&locks(url).await.lock("job")).await.release().await.unwrap();
@@ -40,20 +25,8 @@ async fn refusal(url: &str) -> leasehold::Error {
     locks(url).await.lock("job").try_acquire().await.unwrap_err()
 }
 
-async fn is_free(locks: &Locks, name: &str) -> bool {
-    locks.inspect(name).await.unwrap().is_none()
-}
-
 async fn is_held(locks: &Locks, name: &str) -> bool {
     matches!(locks.lock(name).try_acquire().await.unwrap(), Outcome::Contended(_))
-}
-
-fn claim(name: &str, ttl: Duration) -> Claim {
-    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), ttl)
-}
-
-fn lease(claim: &Claim) -> LeaseKey {
-    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 /// How often procedures were called until now.

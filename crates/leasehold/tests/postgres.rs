@@ -9,38 +9,20 @@ use std::time::{Duration, Instant};
 use leasehold::stores::postgres::Postgres as Tables;
 use leasehold::validity::Moment;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Finding, Guard, HolderId, LeaseKey, Lock, LockName, Locks,
-    LossReason, Outcome, Place, Release, Severity, Store, Tick, Verdict,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Finding, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome,
+    Place, Release, Severity, Store, Tick, Verdict,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Proxy, Then};
 use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
+mod claims;
+use claims::{SOON, TTL, acquired, lease, locks, store};
+
 const LONG: Duration = Duration::from_secs(60);
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-fn store(url: &str) -> Arc<dyn Store> {
-    leasehold::stores::open(url).unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
 
 fn claim(name: &str) -> Claim {
     Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), LONG)
-}
-
-fn key(claim: &Claim) -> LeaseKey {
-    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 async fn token(store: &dyn Store, claim: &Claim) -> u64 {
@@ -275,7 +257,7 @@ async fn l10_the_clock_is_read_when_the_row_is_had() {
     let store = store(&server.url());
     let first = claim("job");
     token(&*store, &first).await;
-    assert_eq!(store.release(&key(&first), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&lease(&first), Ended::default()).await.unwrap(), Release::Released);
     let blocker =
         meanwhile(&server, "begin; select 1 from leasehold_locks for no key update; select pg_sleep(2.8); commit");
     is_asleep(&server).await;
@@ -318,7 +300,7 @@ async fn tables_that_are_dropped_are_made_again() {
     let (first, second) = (claim("job"), claim("job"));
     let before = token(&*store, &first).await;
     server.sql("drop schema public cascade; create schema public");
-    let renewals = store.renew(&[(key(&first), TTL)]).await;
+    let renewals = store.renew(&[(lease(&first), TTL)]).await;
     assert!(matches!(renewals[0], Ok(leasehold::Renewal::Gone)), "{renewals:?}");
     assert!(token(&*store, &second).await > before);
 }
@@ -370,7 +352,7 @@ async fn who_may_not_create_tables_is_told_what_to_have_run() {
     let held = claim("job");
     token(&*store, &held).await;
     assert!(is_contended(&*store, "job").await);
-    assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
     let findings = store.diagnose().await.unwrap();
     assert!(worst(&findings).severity < Severity::Problem, "{findings:?}");
     server.sql(&Tables::migration(&url).unwrap()); // Again, which does no harm.
@@ -431,7 +413,7 @@ async fn ticks_are_on_the_disk_though_other_commits_need_not_be() {
     let done = Ended { verdict: Some(Verdict::Done(first.due.unwrap().tick)), ..Ended::default() };
     let second = tick_claim("open", 1);
     token(&*store, &second).await;
-    assert_eq!(store.release(&key(&first), done).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&lease(&first), done).await.unwrap(), Release::Released);
     token(&*store, &plain).await;
     server.kill();
     server.restart();
@@ -457,7 +439,7 @@ async fn names_that_were_used_once_leave_nothing() {
         };
         token(&*store, &key_of_work).await;
         let done = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
-        assert_eq!(store.release(&key(&key_of_work), done).await.unwrap(), Release::Released);
+        assert_eq!(store.release(&lease(&key_of_work), done).await.unwrap(), Release::Released);
     }
     let held = claim("old and held");
     token(&*store, &held).await;
@@ -486,7 +468,7 @@ async fn a_key_is_forgotten_when_its_time_is_over_and_not_before() {
     tokio::time::sleep(keep + Duration::from_millis(200)).await;
     assert!(is_contended_for(&*store, &of_work()).await, "not while somebody has it");
     let done = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
-    assert_eq!(store.release(&key(&first), done).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&lease(&first), done).await.unwrap(), Release::Released);
     assert!(matches!(store.try_acquire(&of_work()).await.unwrap(), Attempt::NotDue(_)), "from its end on");
     tokio::time::sleep(keep + Duration::from_millis(200)).await;
     let Attempt::Granted(again) = store.try_acquire(&of_work()).await.unwrap() else { panic!("it is forgotten") };
@@ -557,7 +539,7 @@ async fn the_lock_is_not_handed_to_a_process_that_has_ended() {
     assert_eq!(listens(), "1");
     drop((bell, gone));
     eventually_async("its session has ended", SOON, async || listens() == "0").await;
-    assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(holder.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
     let holding = holder.inspect(&held.name).await.unwrap();
     assert!(holding.is_none_or(|holding| holding.holder.is_none()), "handed to somebody dead");
     eventually_async("its entry is over", Duration::from_secs(2), async || !is_contended(&*holder, "job").await).await;
@@ -579,7 +561,7 @@ async fn whoever_stands_behind_a_process_that_has_ended_is_handed_the_lock_at_on
     // Whether its entry still counts or not.
     server.sql("update leasehold_waiters set seen = (extract(epoch from clock_timestamp()) * 1000000)::bigint");
     assert!(is_contended_for(&*next, &behind).await);
-    assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(holder.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
     let given = tokio::time::timeout(SOON, bell.next()).await.unwrap().expect("it is handed over");
     assert_eq!(given.holder, behind.holder);
 }
@@ -601,7 +583,7 @@ async fn a_process_whose_listening_session_was_ended_is_handed_locks_again() {
         !["", &before].contains(&&*channel())
     })
     .await;
-    assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(holder.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
     let given = tokio::time::timeout(SOON, bell.next()).await.unwrap().expect("it is handed over");
     assert_eq!(given.holder, waits.holder);
 }
@@ -635,7 +617,7 @@ async fn where_nothing_is_heard_nothing_is_handed_over() {
     eventually_async("it was tried", SOON, async || !waiter.traits().wake_ups).await;
     assert!(!waiter.for_keeper().traits().hands_over);
     assert!(is_contended_for(&*waiter, &waits).await);
-    assert_eq!(holder.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(holder.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
     assert!(holder.inspect(&held.name).await.unwrap().unwrap().holder.is_none(), "it is free, and kept for who waits");
     assert!(matches!(waiter.try_acquire(&waits).await.unwrap(), Attempt::Granted(_)));
     let findings = waiter.diagnose().await.unwrap();
@@ -751,7 +733,7 @@ async fn a_clock_that_was_set_back_grants_nothing() {
     let store = store(&server.url());
     let first = claim("job");
     token(&*store, &first).await;
-    assert_eq!(store.release(&key(&first), Ended::default()).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&lease(&first), Ended::default()).await.unwrap(), Release::Released);
     let from_then = |ms: u64| server.sql(&format!("update leasehold_locks set token = token + ({ms}::bigint << 4)"));
     from_then(3_500_000);
     let error = token(&*store, &claim("job")).await;
@@ -780,7 +762,7 @@ async fn thousands_of_leases_are_renewed_in_few_statements() {
     let claims: Vec<_> = (0..1000).map(|nth| claim(&format!("job {nth}"))).collect();
     let granted = claims.iter().map(|claim| token(&*store, claim));
     futures_util::future::join_all(granted).await;
-    let leases: Vec<_> = claims.iter().map(|claim| (key(claim), LONG)).collect();
+    let leases: Vec<_> = claims.iter().map(|claim| (lease(claim), LONG)).collect();
     let commits = || {
         let count = "select xact_commit from pg_stat_database where datname = 'postgres'";
         server
@@ -819,9 +801,9 @@ async fn a_row_that_is_locked_by_hand_holds_up_no_other_lease() {
     );
     is_asleep(&server).await;
     let began = Instant::now();
-    let answers = store.renew(&[(key(&locked), LONG), (key(&other), LONG)]).await;
+    let answers = store.renew(&[(lease(&locked), LONG), (lease(&other), LONG)]).await;
     assert!(answers[0].is_err() && answers[1].is_ok(), "{answers:?}");
-    let answers = store.renew(&[(key(&other), LONG)]).await;
+    let answers = store.renew(&[(lease(&other), LONG)]).await;
     assert!(answers[0].is_ok(), "{answers:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "it waited for the row");
     hand.await.unwrap();
@@ -838,7 +820,7 @@ async fn a_tick_that_is_given_back_is_due_to_whoever_looks_then() {
     let (first, second) = (due(claim("job")), due(claim("job")));
     token(&*ours, &first).await;
     let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
-    assert_eq!(ours.release(&key(&first), how).await.unwrap(), Release::Released);
+    assert_eq!(ours.release(&lease(&first), how).await.unwrap(), Release::Released);
     token(&*theirs, &second).await;
 }
 
@@ -855,10 +837,10 @@ async fn who_only_leaves_prolongs_no_key_and_long_work_is_remembered_as_long_as_
         "update leasehold_locks set forget_at = forget_at - {three_days}, key_ends = key_ends - {three_days}"
     ));
     let how = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
-    assert_eq!(store.release(&key(&job), how).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&lease(&job), how).await.unwrap(), Release::Released);
     assert_eq!(server.sql("select forget_at > key_ends from leasehold_locks"), "t");
     let ends = server.sql("select key_ends from leasehold_locks");
-    store.leave(&key(&claim("job"))).await.unwrap();
+    store.leave(&lease(&claim("job"))).await.unwrap();
     assert_eq!(server.sql("select key_ends from leasehold_locks"), ends);
 }
 
