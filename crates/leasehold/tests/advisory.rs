@@ -185,6 +185,7 @@ async fn a_revocation_ends_the_session(url: &str) {
 
 #[cfg(feature = "postgres")]
 mod in_postgres {
+    use futures_util::FutureExt;
     use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
     use super::*;
@@ -192,6 +193,9 @@ mod in_postgres {
     fn url(server: &Postgres) -> String {
         format!("{}?mode=advisory", server.url())
     }
+
+    /// A part of the question whose session it is.
+    const PROOF: &[u8] = b"$1 and pg_backend_pid() = $2";
 
     /// The sessions that have an advisory lock.
     const HOLDERS: &str = "from pg_stat_activity a where exists (select from pg_locks l where l.pid = a.pid \
@@ -251,8 +255,24 @@ mod in_postgres {
     async fn a_proof_that_is_not_answered_fails_the_claim() {
         let server = Postgres::start();
         let proxy = Proxy::to(server.address());
-        let proxied = url(&server).replace(&server.url(), &proxy.url(&server.url()));
-        super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, b"$1 and pg_backend_pid() = $2").await;
+        let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
+        super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, PROOF).await;
+    }
+
+    #[tokio::test]
+    async fn who_stands_still_in_a_claim_keeps_nobody_waiting() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let store = store(&format!("{}?mode=advisory", proxy.url(&server.url())));
+        proxy.drop_reply_after_request(PROOF, Then::Silence);
+        let first = claim("first");
+        let mut still = store.try_acquire(&first);
+        eventually_async("it proves that its sessions are its own", SOON, async || {
+            assert!((&mut still).now_or_never().is_none());
+            proxy.dropped_replies() == 1
+        })
+        .await;
+        tokio::time::timeout(SOON, takes(&*store, "second")).await.expect("nobody waits for it");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
