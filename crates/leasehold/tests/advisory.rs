@@ -9,39 +9,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason, Outcome,
-    Release, Revoke, Store, Tick,
+    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
+    Revoke, Store, Tick,
 };
 use leasehold_testkit::process::{self, Worker, eventually_async};
-use leasehold_testkit::proxy::{Direction, Proxy};
+use leasehold_testkit::proxy::{Direction, Proxy, Then};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
+mod claims;
+use claims::{SOON, TTL, acquired, lease, locks, store};
 
 /// The name whose keys are pinned in `docs/interop.md`.
 const NAME: &str = "nightly-backup";
 
-fn store(url: &str) -> Arc<dyn Store> {
-    leasehold::stores::open(url).unwrap()
-}
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
 fn claim(name: &str) -> Claim {
     Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "host/7/job".into(), TTL)
-}
-
-fn key(claim: &Claim) -> LeaseKey {
-    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 async fn takes(store: &dyn Store, name: &str) -> Claim {
@@ -57,7 +38,7 @@ async fn is_held(store: &dyn Store, name: &str) -> bool {
     match store.try_acquire(&claim).await.unwrap() {
         Attempt::Held(_) => true,
         Attempt::Granted(_) => {
-            assert_eq!(store.release(&key(&claim), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(store.release(&lease(&claim), Ended::default()).await.unwrap(), Release::Released);
             false
         }
         other => panic!("{other:?}"),
@@ -97,6 +78,18 @@ async fn silence_ends_a_hold(server: &str, proxied: &str, proxy: &Proxy, at_most
     // At least what was left of the last heartbeat's validity: a heartbeat comes each third of the TTL.
     assert!(since.elapsed() > TTL / 2, "given away after {:?}", since.elapsed());
     drop(guard);
+}
+
+/// A server whose answer to the question whose session it is gets lost: the claim fails in a time that is known, and the
+/// next one is answered.
+async fn a_proof_that_is_not_answered_fails_the_claim(proxied: &str, proxy: &Proxy, question: &[u8]) {
+    let store = store(proxied);
+    proxy.drop_reply_after_request(question, Then::Silence);
+    let since = Instant::now();
+    let error = tokio::time::timeout(SOON, refusal(&*store, &claim("job"))).await.expect("it is told");
+    assert_eq!((error.kind(), proxy.dropped_replies()), (ErrorKind::TimedOut, 1), "{error}");
+    assert!(since.elapsed() < Duration::from_secs(8), "told after {:?}", since.elapsed());
+    takes(&*store, "job").await;
 }
 
 #[test]
@@ -155,7 +148,7 @@ async fn what_needs_rows_is_refused(url: &str) {
     }
     let held = takes(&*store, "job").await;
     let keeps = Ended { keep_for: TTL, verdict: None };
-    assert_eq!(store.release(&key(&held), keeps).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert_eq!(store.release(&lease(&held), keeps).await.unwrap_err().kind(), ErrorKind::Misconfigured);
     assert_eq!(store.revoke(&held.name, None, Revoke::Gently).await.unwrap_err().kind(), ErrorKind::Misconfigured);
     assert!(is_held(&*store, "job").await);
     let minimum = locks(url).await.lock("another").at_least_for(TTL).try_acquire().await.unwrap_err();
@@ -192,6 +185,7 @@ async fn a_revocation_ends_the_session(url: &str) {
 
 #[cfg(feature = "postgres")]
 mod in_postgres {
+    use futures_util::FutureExt;
     use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
     use super::*;
@@ -199,6 +193,9 @@ mod in_postgres {
     fn url(server: &Postgres) -> String {
         format!("{}?mode=advisory", server.url())
     }
+
+    /// A part of the question whose session it is.
+    const PROOF: &[u8] = b"$1 and pg_backend_pid() = $2";
 
     /// The sessions that have an advisory lock.
     const HOLDERS: &str = "from pg_stat_activity a where exists (select from pg_locks l where l.pid = a.pid \
@@ -252,6 +249,30 @@ mod in_postgres {
         let proxy = Proxy::to(server.address());
         let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
         silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test]
+    async fn a_proof_that_is_not_answered_fails_the_claim() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
+        super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, PROOF).await;
+    }
+
+    #[tokio::test]
+    async fn who_stands_still_in_a_claim_keeps_nobody_waiting() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let store = store(&format!("{}?mode=advisory", proxy.url(&server.url())));
+        proxy.drop_reply_after_request(PROOF, Then::Silence);
+        let first = claim("first");
+        let mut still = store.try_acquire(&first);
+        eventually_async("it proves that its sessions are its own", SOON, async || {
+            assert!((&mut still).now_or_never().is_none());
+            proxy.dropped_replies() == 1
+        })
+        .await;
+        tokio::time::timeout(SOON, takes(&*store, "second")).await.expect("nobody waits for it");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -314,7 +335,7 @@ mod in_postgres {
         let store = store(url);
         let held = takes(&*store, name).await;
         assert_eq!(server.sql(&format!("select pg_try_advisory_lock({lock})")), "f");
-        assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+        assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
         let elsewhere = held_elsewhere(server, lock);
         eventually_async("the other has it", SOON, async || is_held(&*store, name).await).await;
         let shown = store.inspect(&held.name).await.unwrap().unwrap();
@@ -361,7 +382,7 @@ mod in_postgres {
         let mut seen = Vec::new();
         for _ in 0..20 {
             let held = takes(&*store, "job").await;
-            assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
             seen.push(pids());
         }
         assert!(seen.iter().all(|count| *count == seen[0]), "{seen:?}");
@@ -417,6 +438,7 @@ mod in_postgres {
 #[cfg(feature = "mysql")]
 mod in_mariadb {
     use leasehold_testkit::servers::MariaDb;
+    use sqlx::Connection;
 
     use super::*;
 
@@ -450,6 +472,103 @@ mod in_mariadb {
         let proxied = format!("{}?mode=advisory", proxy.url(&server.url()));
         // In whole seconds.
         silence_ends_a_hold(&url(&server), &proxied, &proxy, TTL * 5 / 4 + Duration::from_secs(2)).await;
+    }
+
+    fn through(proxy: &Proxy, server: &MariaDb) -> String {
+        format!("{}?mode=advisory", proxy.url(&server.url()))
+    }
+
+    #[tokio::test]
+    async fn a_proof_that_is_not_answered_fails_the_claim() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = through(&proxy, &server);
+        super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, b"select connection_id() = ?").await;
+    }
+
+    /// The question whether a session is there.
+    const PING: &[u8] = b"\x01\0\0\0\x0e";
+
+    /// Long enough for no heartbeat to come meanwhile.
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_session_that_is_silent_keeps_nobody_from_looking_after_the_others() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let ours = locks(&through(&proxy, &server)).await;
+        let silent = acquired(&ours.lock("silent").ttl(LONG)).await;
+        proxy.drop_reply_after_request(PING, Then::Silence);
+        eventually_async("its look is not answered", SOON, async || proxy.dropped_replies() == 1).await;
+        let guard = acquired(&ours.lock(NAME).ttl(LONG)).await;
+        kill_holder(&server, LOCK);
+        is_lost_at_once(guard, Duration::from_secs(3)).await;
+        assert!(silent.is_valid(), "nobody has said anything of it");
+    }
+
+    /// A server that has come in the place of another after a failover, which has the next number for a session.
+    fn counts_to(server: &MariaDb, number: u64) {
+        while server.sql("select connection_id()").parse::<u64>().unwrap() + 1 < number {}
+    }
+
+    fn sessions_of_jobs(server: &MariaDb) -> Vec<u64> {
+        let ids = server.sql("select id from information_schema.processlist where user = 'jobs' order by id");
+        ids.lines().map(|id| id.parse().unwrap()).collect()
+    }
+
+    /// Two servers with the tables; the sessions of the first have larger numbers.
+    async fn before_a_failover() -> (MariaDb, MariaDb) {
+        let (first, second) = (MariaDb::start(), MariaDb::start());
+        takes(&*store(&url(&second)), "other").await;
+        eventually_async("its sessions are gone", SOON, async || sessions_of_jobs(&second).is_empty()).await;
+        counts_to(&first, second.sql("select connection_id()").parse::<u64>().unwrap() + 50);
+        (first, second)
+    }
+
+    #[tokio::test]
+    async fn a_session_that_has_the_number_of_one_before_the_failover_is_not_ended() {
+        let (first, second) = before_a_failover().await;
+        let proxy = Proxy::to(first.address());
+        let store = store(&through(&proxy, &first));
+        takes(&*store, "job").await;
+        let [_, ready] = sessions_of_jobs(&first)[..] else { panic!("one that has the lock, and one that is ready") };
+        counts_to(&second, ready);
+        let mut theirs = sqlx::MySqlConnection::connect(&second.url()).await.unwrap();
+        assert_eq!(sessions_of_jobs(&second), [ready]);
+        proxy.lead_to(second.address());
+        proxy.drop_reply_after_request(b"get_lock", Then::Silence);
+        let error = refusal(&*store, &claim("another")).await;
+        assert_eq!((error.kind(), proxy.dropped_replies()), (ErrorKind::TimedOut, 1), "{error}");
+        assert!(sessions_of_jobs(&second).len() > 1, "it has asked there for the end of its own");
+        theirs.ping().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn of_two_sessions_with_the_same_number_only_the_one_that_ended_is_forgotten() {
+        let (first, second) = before_a_failover().await;
+        let proxy = Proxy::to(first.address());
+        let (store, ttl) = (store(&through(&proxy, &first)), Duration::from_secs(6));
+        let old = Claim { ttl, ..claim(NAME) };
+        assert!(matches!(store.try_acquire(&old).await.unwrap(), Attempt::Granted(_)));
+        let over = Instant::now() + ttl;
+        let holder: u64 = first.sql(&format!("select is_used_lock('{LOCK}')")).parse().unwrap();
+        proxy.drop_reply_after_request(PING, Then::Silence);
+        eventually_async("its look is not answered", SOON, async || proxy.dropped_replies() == 1).await;
+        for session in sessions_of_jobs(&first).into_iter().filter(|&session| session != holder) {
+            first.sql(&format!("kill {session}")); // It is ready for the next lock.
+        }
+        counts_to(&second, holder);
+        proxy.lead_to(second.address());
+        let new = Claim { ttl: LONG, ..claim("new") };
+        assert!(matches!(store.try_acquire(&new).await.unwrap(), Attempt::Granted(_)));
+        assert_eq!(sessions_of_jobs(&second), [holder]);
+        let shown = async || store.inspect(&new.name).await.unwrap().unwrap().holder;
+        assert_eq!(shown().await, Some(new.holder));
+        assert!(Instant::now() < over, "the old one is known until now");
+        tokio::time::sleep(over - Instant::now() + Duration::from_millis(500)).await;
+        let gone = store.renew(&[(lease(&old), ttl)]).await;
+        assert!(matches!(gone[0], Ok(Renewal::Gone)), "{gone:?}");
+        assert_eq!(shown().await, Some(new.holder), "and the new one still is");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -507,7 +626,7 @@ mod in_mariadb {
         let held = takes(&*store, name).await;
         assert_eq!(server.sql(&format!("select get_lock('{lock}', 0)")), "0");
         assert_eq!(server.sql(&format!("select is_used_lock('{lock}') is null")), "0");
-        assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+        assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
         let elsewhere = {
             let (server, lock) = (Arc::clone(server), lock.to_owned());
             // It waits: who looks whether the lock is held may have it for that moment.
@@ -537,7 +656,7 @@ mod in_mariadb {
         let store = store(&url(&server));
         for _ in 0..3 {
             let held = takes(&*store, NAME).await;
-            assert_eq!(store.release(&key(&held), Ended::default()).await.unwrap(), Release::Released);
+            assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
             assert_eq!(server.sql(&format!("select is_free_lock('{LOCK}')")), "1");
         }
     }

@@ -8,6 +8,9 @@ use leasehold::{Applied, Guard, Lock, Locks, Outcome};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::{Redis, RedisCluster, cases, slot_of};
 
+mod claims;
+use claims::locks;
+
 const SOON: Duration = Duration::from_secs(30);
 /// Long enough for a failover on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
@@ -15,10 +18,6 @@ const TTL: Duration = Duration::from_secs(20);
 /// Without the restart guard: the servers have only just been started.
 fn url(cluster: &RedisCluster) -> String {
     format!("{}?restart_guard=off", cluster.url())
-}
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
 }
 
 /// The lock, once its slot has a master again. It is nobody's: an outage must not look like contention.

@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Finding, Guard, Lock, Locks, Outcome, Severity};
+use leasehold::{ErrorKind, Finding, Outcome, Severity};
 use leasehold_testkit::process::{eventually, eventually_async};
 use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, cases};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
+mod claims;
+use claims::{SOON, TTL, acquired, locks};
 
 const THE_REST: &str = "&leasehold:default:!* +subscribe +publish +info +config|get +scan";
 
@@ -18,17 +18,6 @@ fn least_rights() -> String {
     let page = include_str!("../../../docs/stores/redis.md");
     let command = page.split("ACL SETUSER jobs on >secret ").nth(1).expect("it is there").split("\n\n").next();
     command.unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
 }
 
 /// What the doctor says.

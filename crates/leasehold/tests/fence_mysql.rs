@@ -10,20 +10,15 @@ use leasehold::fence::sqlx_mysql::{CREATE_FENCES, FENCE, fenced, register_fence}
 use leasehold::stores::Memory;
 use leasehold::stores::mysql::MySql;
 use leasehold::validity::{Clock, Moment};
-use leasehold::{ErrorKind, FencingToken, Guard, Lock, Locks, Outcome, Revoke, Store};
+use leasehold::{ErrorKind, FencingToken, Locks, Outcome, Revoke, Store};
 use leasehold_testkit::servers::MariaDb;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{Connection, MySqlConnection};
 
-const TTL: Duration = Duration::from_secs(3);
-const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+mod claims;
+use claims::{TTL, acquired};
 
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
+const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 async fn is_held(locks: &Locks) -> bool {
     matches!(locks.lock("job").try_acquire().await.unwrap(), Outcome::Contended(_))

@@ -8,12 +8,14 @@ use futures_util::future::BoxFuture;
 use leasehold::fence::tokio_postgres::{CREATE_FENCES, FENCE, fenced, register_fence};
 use leasehold::stores::Memory;
 use leasehold::validity::{Clock, Moment};
-use leasehold::{ErrorKind, FencingToken, Guard, Lock, Locks, Outcome, Revoke, Store};
+use leasehold::{ErrorKind, FencingToken, Locks, Outcome, Revoke, Store};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::Postgres;
 use tokio_postgres::{Client, IsolationLevel, NoTls, Transaction};
 
-const SOON: Duration = Duration::from_secs(20);
+mod claims;
+use claims::{SOON, acquired};
+
 const LEVELS: [IsolationLevel; 3] =
     [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable];
 
@@ -36,13 +38,6 @@ impl Clock for Stopped {
 
     fn sleep_until(&self, _at: Moment) -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
-    }
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
     }
 }
 

@@ -12,6 +12,9 @@ use leasehold::{
 };
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 
+mod claims;
+use claims::acquired;
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -46,13 +49,6 @@ fn scene() -> Scene {
 async fn tick(locks: &Locks, minutes: i64) -> Tick {
     let now = locks.time().await.unwrap().as_millis() as i64;
     Tick::from_unix_millis(now - now % 60_000 + minutes * 60_000).unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
 }
 
 async fn not_due(lock: &Lock) -> NotDue {

@@ -7,26 +7,15 @@ use std::time::{Duration, Instant};
 
 use leasehold::stores::mysql::MySql;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason,
-    Outcome, Release, Renewal, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
+    Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::{Certificates, MariaDb};
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
+mod claims;
+use claims::{SOON, TTL, acquired, claim, is_free, lease, locks, store};
 
 async fn works(url: &str) {
     acquired(&locks(url).await.lock("job")).await.release().await.unwrap();
@@ -36,20 +25,8 @@ async fn refusal(url: &str) -> leasehold::Error {
     locks(url).await.lock("job").try_acquire().await.unwrap_err()
 }
 
-async fn is_free(locks: &Locks, name: &str) -> bool {
-    locks.inspect(name).await.unwrap().is_none()
-}
-
 async fn is_held(locks: &Locks, name: &str) -> bool {
     matches!(locks.lock(name).try_acquire().await.unwrap(), Outcome::Contended(_))
-}
-
-fn claim(name: &str, ttl: Duration) -> Claim {
-    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), ttl)
-}
-
-fn lease(claim: &Claim) -> LeaseKey {
-    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 /// How often procedures were called until now.
@@ -559,6 +536,35 @@ async fn wrong_passwords_and_databases_are_told_as_what_they_are() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_no_writes_tells_neither_time_nor_holders() {
+    let server = MariaDb::start();
+    server.sql(
+        "create table jobs.shedlock(name varchar(64) primary key, lock_until datetime(3) not null, \
+         locked_at datetime(3) not null, locked_by varchar(255) not null)",
+    );
+    let url = server.url();
+    let stores = ["", "?compat=shedlock", "?mode=advisory&namespace=sessions"].map(|how| store(&format!("{url}{how}")));
+    for store in &stores {
+        store.time().await.unwrap();
+    }
+    server.sql("set global read_only = 1");
+    for store in &stores {
+        let error = store.time().await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    }
+    let [leases, ..] = &stores;
+    let name = LockName::new("job").unwrap();
+    for error in [leases.inspect(&name).await.unwrap_err(), leases.list().await.unwrap_err()] {
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    }
+    server.sql("set global read_only = 0");
+    for store in &stores {
+        store.time().await.unwrap();
+    }
+    assert_eq!(leases.list().await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn over_a_unix_socket_and_with_a_password_file() {
     let server = MariaDb::start();
     let dir = tempfile::tempdir().unwrap();
@@ -686,7 +692,51 @@ async fn the_doctor_says_what_is_missing_and_what_it_costs() {
     server.sql("grant select, update on jobs.leasehold_waiters to poor@'%'");
     is_told(&url, Problem, "rights", "insert, delete on leasehold_waiters: nobody can wait in line").await;
     is_told(&url, Problem, "rights", "on leasehold_ticks: ticks and keys can't be claimed").await;
-    is_told(&url, Problem, "rights", "may not execute").await;
+    is_told(&url, Problem, "rights", "select, insert on leasehold_modes: nothing works").await;
+    is_told(&url, Problem, "rights", "select, insert, update on leasehold_tokens: session locks").await;
+    server.sql("grant execute on procedure jobs.leasehold_v1_inspect to poor@'%'");
+    is_told(&url, Problem, "rights", "may not execute the procedures leasehold_v1_told").await;
+}
+
+/// What is under way there of a user's sessions, by their numbers.
+fn under_way(server: &MariaDb) -> Vec<String> {
+    let busy = "select id from information_schema.processlist where user = 'jobs' and command <> 'Sleep'";
+    server.sql(busy).lines().map(str::to_owned).collect()
+}
+
+/// A claim that waits for a row that somebody has, over a network that breaks; the server doesn't notice until the row
+/// is free, and would grant it then to somebody who has gone on meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_over_a_connection_that_broke_is_ended_before_anything_else_is_asked() {
+    let server = Arc::new(MariaDb::start());
+    let proxy = Proxy::to(server.address());
+    let store = store(&proxy.url(&server.url()));
+    let first = claim("job", TTL);
+    assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    assert_eq!(store.release(&lease(&first), Ended::default()).await.unwrap(), Release::Released);
+    let blocker = {
+        let server = Arc::clone(&server);
+        let hold = "start transaction; select * from leasehold_names for update; do sleep(1.8); rollback";
+        tokio::task::spawn_blocking(move || server.sql(hold))
+    };
+    eventually_async("the row is had", SOON, async || {
+        server.sql("select count(*) from information_schema.processlist where info like 'do sleep%'") == "1"
+    })
+    .await;
+    let claiming = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.try_acquire(&claim("job", TTL)).await })
+    };
+    eventually_async("the claim waits for it", SOON, async || !under_way(&server).is_empty()).await;
+    proxy.cut();
+    let error = claiming.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::Maybe), "{error}");
+    store.inspect(&first.name).await.unwrap();
+    eventually_async("nobody is at it any more", Duration::from_millis(500), async || under_way(&server).is_empty())
+        .await;
+    assert!(!blocker.is_finished(), "it was ended, and did not end by itself");
+    blocker.await.unwrap();
+    assert!(store.inspect(&first.name).await.unwrap().is_none());
 }
 
 #[tokio::test]

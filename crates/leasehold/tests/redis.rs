@@ -5,30 +5,15 @@
 use std::time::Duration;
 
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, Lock, LockName, Locks, LossReason,
-    Outcome, Release, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LeaseKey, LockName, LossReason, Outcome, Release, Tick,
+    Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::Redis;
 
-const SOON: Duration = Duration::from_secs(20);
-const TTL: Duration = Duration::from_secs(3);
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
-async fn is_free(locks: &Locks, name: &str) -> bool {
-    locks.inspect(name).await.unwrap().is_none()
-}
+mod claims;
+use claims::{SOON, TTL, acquired, is_free, locks};
 
 fn key(name: &str) -> String {
     format!("leasehold:default:{{{name}}}")

@@ -4,16 +4,14 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Applied, ErrorKind, Guard, Lock, Locks, LossReason, Outcome};
+use leasehold::{Applied, ErrorKind, Guard, Lock, Locks, LossReason};
 use leasehold_testkit::process::{eventually, eventually_async};
 use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, slot_of};
 
-const SOON: Duration = Duration::from_secs(60);
-const TTL: Duration = Duration::from_secs(3);
+mod claims;
+use claims::{TTL, acquired, locks};
 
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
+const SOON: Duration = Duration::from_secs(60);
 
 /// The lock, once there is a server that grants it.
 async fn granted(lock: &Lock) -> Guard {
@@ -24,13 +22,6 @@ async fn granted(lock: &Lock) -> Guard {
             // Who waits gives up after a TTL without any server.
             Err(error) => assert!(error.is_transient() && began.elapsed() < SOON, "{error}"),
         }
-    }
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
     }
 }
 

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use leasehold::{
-    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, Holding, LeaseKey, LockName, Locks, Outcome, Release,
-    Released, Renewal, Revoke, Severity, Store, Tick, Wait,
+    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, Holding, LockName, Locks, Outcome, Release, Released,
+    Renewal, Revoke, Severity, Store, Tick, Wait,
 };
 use leasehold_testkit::process::eventually;
 use leasehold_testkit::servers::{MariaDb, MariaDbOptions, PgBouncer, PoolMode, Postgres, PostgresOptions};
@@ -14,7 +14,9 @@ use leasehold_testkit::servers::{MariaDb, MariaDbOptions, PgBouncer, PoolMode, P
 mod peers;
 use peers::Peer;
 
-const SOON: Duration = Duration::from_secs(20);
+mod claims;
+use claims::{SOON, lease};
+
 const LONG: Duration = Duration::from_secs(60);
 
 /// How many rounds each side has at least, when both want the lock all the time.
@@ -133,10 +135,6 @@ async fn refused(locks: &Locks, name: &str) -> Holding {
 
 fn claim(name: &str, ttl: Duration) -> Claim {
     Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "host/1/test".into(), ttl)
-}
-
-fn lease(claim: &Claim) -> LeaseKey {
-    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 async fn granted(store: &dyn Store, claim: &Claim) -> u64 {

@@ -5,22 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Applied, Error, ErrorKind, Guard, Lock, Locks, LossReason, Outcome};
+use leasehold::{Applied, Error, ErrorKind, Locks, LossReason};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::{Certificates, Redis, RedisCluster, RedisSentinels};
 
+mod claims;
+use claims::{acquired, locks};
+
 const SOON: Duration = Duration::from_secs(30);
-
-async fn locks(url: &str) -> Locks {
-    Locks::connect(url).await.unwrap()
-}
-
-async fn acquired(lock: &Lock) -> Guard {
-    match lock.try_acquire().await.unwrap() {
-        Outcome::Acquired(guard) => guard,
-        other => panic!("not granted: {other:?}"),
-    }
-}
 
 async fn works(url: &str) {
     acquired(&locks(url).await.lock("job")).await.release().await.unwrap();

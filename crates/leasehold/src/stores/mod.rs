@@ -10,6 +10,10 @@ pub mod etcd;
 mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod password;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod percent;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -20,6 +24,9 @@ mod secrets;
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg_attr(not(all(feature = "postgres", feature = "redis")), allow(dead_code, reason = "each uses its part"))]
+mod tls;
 
 pub use memory::Memory;
 pub use secrets::hide_secrets;

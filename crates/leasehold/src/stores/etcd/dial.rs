@@ -11,9 +11,11 @@ use super::fault::{Cause, Fault, whole};
 use super::generated::AuthenticateRequest;
 use super::generated::auth_client::AuthClient;
 use super::generated::kv_client::KvClient;
-use super::login::{Login, Password};
-use super::tls::Tls;
+use super::login::Login;
+use super::tls;
 use crate::error::ErrorKind;
+use crate::stores::password::Password;
+use crate::stores::tls::Tls;
 
 /// How often a connection with something under way is tried out. Servers take more often than every 5 s for an attack.
 const PING: Duration = Duration::from_secs(10);
@@ -79,7 +81,7 @@ impl Dial {
         let host = address.host.clone();
         // Files of ours, and of the system's authorities: a disk that hangs must not hold up the keeper's thread.
         let config = tokio::task::spawn_blocking(move || {
-            tls.config(&host).and_then(|config| endpoint.tls_config(config).map_err(|error| whole(&error)))
+            tls::config(&tls, &host).and_then(|config| endpoint.tls_config(config).map_err(|error| whole(&error)))
         });
         let config = config.await.unwrap_or_else(|error| Err(error.to_string()));
         config.map_err(Fault::unusable)
@@ -128,5 +130,5 @@ async fn password(password: &Password) -> Result<String, Fault> {
     let password = password.clone();
     let read =
         tokio::task::spawn_blocking(move || password.read()).await.unwrap_or_else(|error| Err(error.to_string()));
-    read.map_err(Fault::unusable)
+    read.map(Option::unwrap_or_default).map_err(Fault::unusable)
 }

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use super::address::Address;
 use super::keys::Keys;
-use super::login::{Login, Password};
-use super::tls::Tls;
+use super::login::Login;
+use super::tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
+use crate::stores::password::Password;
+use crate::stores::percent::decoded;
 use crate::stores::secrets::{has_stray_at, hide_secrets};
+use crate::stores::tls::Tls;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -132,28 +135,9 @@ impl Given {
             let none = tls == Tls::default();
             return if none { Ok(None) } else { Err("has options of TLS; write etcds for it".into()) };
         }
-        tls.config("localhost").map_err(|why| format!("is wrong: {why}"))?;
+        tls::config(&tls, "localhost").map_err(|why| format!("is wrong: {why}"))?;
         Ok(Some(tls))
     }
-}
-
-/// `%40` is `@`.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "has a % that doesn't begin %XX in UTF-8; write %25 for it".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let byte;
-        (byte, rest) = if first == b'%' {
-            let (hex, behind) = behind.split_at_checked(2).ok_or_else(wrong)?;
-            let hex = std::str::from_utf8(hex).ok().filter(|hex| !hex.starts_with('+')).ok_or_else(wrong)?;
-            (u8::from_str_radix(hex, 16).map_err(|_| wrong())?, behind)
-        } else {
-            (first, behind)
-        };
-        bytes.push(byte);
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]

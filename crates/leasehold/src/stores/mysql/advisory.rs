@@ -10,13 +10,13 @@ use sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::Options;
-use super::{answer, schema, session};
+use super::{TIME, answer, schema, session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::FencingToken;
 use crate::name::LockName;
 use crate::stores::sql;
-use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler};
+use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler, token};
 
 /// How often a session is asked whether it is there: the client library notices no end by itself.
 const LOOKS: Duration = Duration::from_secs(1);
@@ -30,17 +30,14 @@ const SETTINGS: &str = "
         from information_schema.processlist p where p.id = connection_id()), '')";
 
 /// The lock, with its token from the sequence behind it: the condition of a `case` is looked at once, and first. What is
-/// neither yes nor no is -1, another session than ours -2.
+/// neither yes nor no is -1, another session than ours -2. Columns have names, for else the server sends the expressions.
 const TAKE: &str = "select case when connection_id() <> ? then -2 else \
-    case get_lock(?, 0) when 1 then nextval(leasehold_tokens) when 0 then 0 else -1 end end, \
-    timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
+    case get_lock(?, 0) when 1 then nextval(leasehold_tokens) when 0 then 0 else -1 end end as token, \
+    timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) as at";
 
 /// The same where there are no sequences.
-const TAKE_ONLY: &str = "select case when connection_id() <> ? then -2 else coalesce(get_lock(?, 0), -1) end, \
-    timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
-
-/// Milliseconds from 1970 to 2020.
-const YEAR_2020: i64 = 1_577_836_800_000;
+const TAKE_ONLY: &str = "select case when connection_id() <> ? then -2 else coalesce(get_lock(?, 0), -1) end as taken, \
+    timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) as at";
 
 /// The sessions of a server.
 pub(super) struct Advisory {
@@ -192,7 +189,8 @@ impl Session {
 
     /// A token larger than all before, for a lock that is held by now.
     async fn token(&mut self, from_sequence: Option<i64>, at: i64) -> Result<FencingToken> {
-        let least = (at / 1000 - YEAR_2020) << 4;
+        let at = sql::span(at);
+        let least = token::least(at);
         let token = match from_sequence {
             Some(token) if token >= least => token,
             Some(_) => {
@@ -209,8 +207,7 @@ impl Session {
                 self.ask_for(Call::new("select cast(last_insert_id() as signed)")).await?
             }
         };
-        let built = i64::try_from(FencingToken::BUILT.as_millis()).unwrap_or(i64::MAX);
-        if at / 1000 < built || token > least + (3_600_000 << 4) {
+        if token::is_wrong(at, token) {
             return Err(sql::wrong_clock(&self.site.options.shown).maybe_applied());
         }
         Ok(FencingToken::new(token.cast_unsigned()))
@@ -296,7 +293,7 @@ impl advisory::Session for Session {
 
     async fn give_back(&mut self, name: &LockName) -> Result<bool> {
         let (key, number) = (self.key(name)?, self.number);
-        let give_back = "select case when connection_id() = ? then coalesce(release_lock(?), 0) else 0 end";
+        let give_back = "select case when connection_id() = ? then coalesce(release_lock(?), 0) else 0 end as freed";
         Ok(self.ask_for(Call::new(give_back).number(number).bytes(key)).await? == 1)
     }
 
@@ -331,8 +328,8 @@ impl advisory::Session for Session {
     }
 
     async fn time(&mut self) -> Result<Duration> {
-        let time = Call::new("select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))");
-        self.ask_for(time).await.map(sql::span)
+        let rows = self.ask(Call::new(TIME)).await?;
+        answer::time(&rows).map_err(|fault| self.site.told(fault))
     }
 
     async fn findings(&mut self) -> Result<Vec<Finding>> {

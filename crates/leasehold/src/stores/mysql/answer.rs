@@ -1,11 +1,14 @@
 //! How rows are read.
 
+use std::time::Duration;
+
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
 use super::call::Rows;
 use super::fault::Fault;
-use crate::stores::sql::{Acquired, Shown, Taken, by_name};
+use crate::error::ErrorKind;
+use crate::stores::sql::{self, Acquired, Shown, Taken, by_name};
 
 /// The answer to a claim: what its columns are, the first one says.
 pub(super) fn acquired(rows: &Rows) -> Result<Acquired, Fault> {
@@ -73,4 +76,14 @@ pub(super) fn digits(rows: &Rows) -> Result<Vec<i32>, Fault> {
 /// The only number.
 pub(super) fn number(rows: &Rows) -> Result<i64, Fault> {
     Ok(rows.first().ok_or(Fault::Garbled)?.try_get(0)?)
+}
+
+/// What the clock shows. That of a server which takes no writes doesn't count: it follows another, or once led.
+pub(super) fn time(rows: &Rows) -> Result<Duration, Fault> {
+    let row = rows.first().ok_or(Fault::Garbled)?;
+    if row.try_get::<i64, _>(1)? != 0 {
+        let message = "it takes no writes (read_only); it may be a replica, or was the primary once".to_owned();
+        return Err(Fault::Unsent(ErrorKind::Unavailable, message));
+    }
+    Ok(sql::span(row.try_get(0)?))
 }

@@ -54,6 +54,12 @@ impl Fault {
         !self.is_collision()
     }
 
+    /// Whether the server may still be doing what was asked: it did not answer, and perhaps has not noticed that nobody
+    /// hears it any more.
+    pub fn leaves_it_open(&self) -> bool {
+        matches!(self, Self::Late | Self::Sent(sqlx::Error::Io(_)))
+    }
+
     /// The same for somebody else who wanted to ask.
     pub fn again(&self) -> Self {
         match self {

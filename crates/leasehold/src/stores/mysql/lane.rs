@@ -65,7 +65,7 @@ impl Lane {
 struct Owner {
     site: Arc<Site>,
     session: Option<Session>,
-    /// A session that was asked something and did not answer.
+    /// A session that was asked something and did not answer: it may still be at it.
     given_up: Option<Identity>,
     /// Tables or procedures are missing, whatever their version says.
     lacks: bool,
@@ -98,7 +98,7 @@ impl Owner {
             }
             match &answer {
                 Err(fault) if fault.breaks() => {
-                    self.given_up = matches!(fault, Fault::Late).then(|| session.identity());
+                    self.given_up = fault.leaves_it_open().then(|| session.identity());
                     self.lacks = fault.is_of_missing_tables();
                 }
                 _ => self.session = Some(session),

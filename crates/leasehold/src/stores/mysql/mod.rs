@@ -46,7 +46,9 @@ const LEAVE: &str = "call leasehold_v1_leave(?, ?, ?)";
 const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
 const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
 const LIST: &str = "call leasehold_v1_list(?)";
-const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
+/// What the clock shows, and whether it is that of a server that takes no writes.
+const TIME: &str =
+    "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)), cast(@@global.read_only as signed)";
 
 /// The store that `url` names, by its `mode`.
 pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
@@ -273,8 +275,8 @@ impl Store for MySql {
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(async {
-            let time = self.lanes.ask(Call::new(TIME)).await.and_then(|rows| answer::number(&rows));
-            time.map(sql::span).map_err(|fault| self.told(fault))
+            let time = self.lanes.ask(Call::new(TIME)).await.and_then(|rows| answer::time(&rows));
+            time.map_err(|fault| self.told(fault))
         })
     }
 

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use super::tls::{Mode, Tls};
 use crate::error::{Error, Result};
 use crate::name::Namespace;
+use crate::stores::password::Password;
 use crate::stores::secrets::hide_secrets;
-use crate::stores::sql::{self, Host, KeyScheme, Mode as Kind, Password, Tls as Files, Url, shedlock};
+use crate::stores::sql::{self, Host, KeyScheme, Mode as Kind, Url, shedlock};
+use crate::stores::tls::Tls as Files;
 
 const ALL: &str = "namespace, mode, key_scheme, compat, table, socket, password_file, ssl-mode, ca, cert, key";
 

@@ -24,16 +24,28 @@ const PROCEDURES: [&str; 3] =
 /// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each.
 const SETTINGS: &str = "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
 
-/// What a user needs who has the tables made by another.
-const RIGHTS: [(&str, &str); 8] = [
-    ("schema", "select"),
-    ("names", "select, insert, update, delete"),
-    ("locks", "select, insert, update, delete"),
-    ("fence", "select, insert, update, delete"),
-    ("waiters", "select, insert, update, delete"),
-    ("ticks", "select, insert, update, delete"),
-    ("modes", "select, insert"),
-    ("tokens", "select, insert, update"),
+/// A table, what a user needs to be allowed there who has the tables made by another, and what is lost without that.
+pub(super) struct Table {
+    pub name: &'static str,
+    pub rights: &'static [&'static str],
+    pub cost: &'static str,
+}
+
+const ALL: &[&str] = &["select", "insert", "update", "delete"];
+
+pub(super) const RIGHTS: [Table; 8] = [
+    Table { name: "schema", rights: &["select"], cost: "nothing works: the tables' version can't be read" },
+    Table { name: "names", rights: ALL, cost: "nothing can be granted" },
+    Table { name: "locks", rights: ALL, cost: "nothing can be granted" },
+    Table { name: "fence", rights: ALL, cost: "nothing can be granted" },
+    Table { name: "waiters", rights: ALL, cost: "nobody can wait in line" },
+    Table { name: "ticks", rights: ALL, cost: "ticks and keys can't be claimed" },
+    Table {
+        name: "modes",
+        rights: &["select", "insert"],
+        cost: "nothing works: which kind of lock the namespace has can't be agreed on",
+    },
+    Table { name: "tokens", rights: &["select", "insert", "update"], cost: "session locks can't be granted" },
 ];
 
 const ALREADY_THERE: u16 = 1304;
@@ -42,15 +54,15 @@ const ALREADY_THERE: u16 = 1304;
 /// another user needs then. May be run again.
 pub(super) fn print(database: &str) -> String {
     let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
-    let procedures = PROCEDURES.concat();
-    for procedure in statements(&procedures) {
+    for procedure in PROCEDURES.into_iter().flat_map(statements) {
         text.push_str(&format!("drop procedure if exists {}\n//\n{procedure}\n//\n", name_of(procedure)));
     }
     text.push_str(&format!("{}\n//\ndelimiter ;\n", note_version()));
     text.push_str("-- For a user who may create nothing, by its name:\n");
-    let rights = RIGHTS.iter().map(|(table, rights)| format!("grant {rights} on `{database}`.leasehold_{table}"));
-    let execute =
-        statements(&procedures).map(name_of).map(|name| format!("grant execute on procedure `{database}`.{name}"));
+    let rights = RIGHTS
+        .iter()
+        .map(|Table { name, rights, .. }| format!("grant {} on `{database}`.leasehold_{name}", rights.join(", ")));
+    let execute = procedures().map(|name| format!("grant execute on procedure `{database}`.{name}"));
     for grant in rights.chain(execute) {
         text.push_str(&format!("--   {grant} to USER;\n"));
     }
@@ -115,7 +127,7 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     for statement in statements(VERSIONS).chain(statements(TABLES)) {
         run(db, statement).await?;
     }
-    for procedure in statements(&PROCEDURES.concat()) {
+    for procedure in PROCEDURES.into_iter().flat_map(statements) {
         match run(db, procedure).await {
             // Somebody had begun to make them and was interrupted.
             Err(fault) if fault.number() == Some(ALREADY_THERE) => {}
@@ -172,6 +184,11 @@ fn statements(text: &str) -> impl Iterator<Item = &str> {
     text.split("\n//\n").filter(|statement| !statement.is_empty())
 }
 
+/// The names of all procedures.
+pub(super) fn procedures() -> impl Iterator<Item = &'static str> {
+    PROCEDURES.into_iter().flat_map(statements).map(name_of)
+}
+
 fn name_of(procedure: &str) -> &str {
     let behind = procedure.split("create procedure ").nth(1).unwrap_or_default();
     behind.split('(').next().unwrap_or_default()
@@ -184,7 +201,7 @@ mod tests {
     #[test]
     fn every_procedure_carries_the_version_and_calls_no_other() {
         let all = PROCEDURES.concat();
-        let names: Vec<_> = statements(&all).map(name_of).collect();
+        let names: Vec<_> = procedures().collect();
         assert_eq!(names.len(), 11, "{names:?}");
         for called in all.split("leasehold_v").skip(1) {
             assert!(called.starts_with(&format!("{VERSION}_")), "{called:.20}");

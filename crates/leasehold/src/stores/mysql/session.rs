@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::options::{Options, Place};
 use super::{schema, shedlock};
 use crate::error::ErrorKind;
-use crate::stores::sql::Password;
+use crate::stores::password::Password;
 
 /// How long a connection may take to be made, and to answer whether it still is one.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -93,7 +93,8 @@ impl Session {
         let _ = tokio::time::timeout(PATIENCE, self.db.close()).await;
     }
 
-    /// Ends another session of ours, so that what was asked there is done by now or will not be. Not if it was of an
+    /// Ends another session of ours, so that what was asked there is done by now or will not be, as far
+    /// as we may. Not if it was of an
     /// earlier life of the server: then its number may be another's.
     async fn end(&mut self, other: &Identity) -> Result<(), Fault> {
         if other.id >= self.identity.id {
@@ -104,8 +105,8 @@ impl Session {
             return Ok(());
         }
         match self.run(Call::new("kill ?").number(other.id)).await {
-            Err(fault) if fault.breaks() => Err(fault),
-            _ => Ok(()), // It has just ended by itself.
+            Err(fault) if fault.number().is_none() => Err(fault),
+            _ => Ok(()), // It has just ended by itself, or we may not.
         }
     }
 }

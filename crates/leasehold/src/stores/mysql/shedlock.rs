@@ -16,7 +16,6 @@ use super::{TIME, answer, doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::name::LockName;
-use crate::stores::sql;
 use crate::stores::sql::shedlock::{Longer, Row, Table, statement};
 
 /// What ShedLock takes for now where it uses the database's time.
@@ -153,8 +152,8 @@ impl Table for Rows {
     }
 
     async fn time(&self) -> Result<Duration> {
-        let time = self.lanes.ask(Call::new(TIME)).await.and_then(|rows| answer::number(&rows));
-        time.map(sql::span).map_err(|fault| self.told(fault))
+        let time = self.lanes.ask(Call::new(TIME)).await.and_then(|rows| answer::time(&rows));
+        time.map_err(|fault| self.told(fault))
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {

@@ -2,7 +2,7 @@
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::stores::sql::Tls as Files;
+use crate::stores::tls::Tls as Files;
 
 /// What a URL says of TLS.
 #[derive(Debug, Clone)]

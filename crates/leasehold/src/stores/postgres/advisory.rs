@@ -1,13 +1,14 @@
 //! Session locks of PostgreSQL: `pg_try_advisory_lock`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::future::try_join3;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
+use super::TIME;
 use super::fault::{self, Fault};
 use super::link::{Given, Server};
 use super::options::Options;
@@ -15,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::FencingToken;
 use crate::name::LockName;
-use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler};
+use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler, token};
 use crate::stores::sql::{self, KeyScheme};
 
 /// The longest name of an application, in bytes.
@@ -40,6 +41,7 @@ struct Statements {
     adopt: String,
     is_own: String,
     take: String,
+    token: String,
     has: String,
     give_back: String,
     holders: String,
@@ -60,6 +62,8 @@ pub(super) struct Session {
     release: i32,
     /// For how long the server keeps it though it hears nothing, in milliseconds.
     lasts: i64,
+    /// What it calls itself, for whoever asks who has the lock.
+    application: String,
 }
 
 /// What is asked often.
@@ -82,6 +86,7 @@ impl Statements {
     fn of(options: &Options) -> Self {
         let (schema, is_pair) = (&options.schema, options.key_scheme == KeyScheme::WithAdvisoryLock);
         let key = if is_pair { "($1 >> 32)::integer, 0" } else { "$1" };
+        let tokens = format!("{schema}.leasehold_tokens").replace('\'', "''");
         let is_own = "current_setting('leasehold.session', true) is not distinct from $2";
         let database = "(select oid from pg_database where datname = current_database())";
         let locks = format!(
@@ -99,8 +104,10 @@ impl Statements {
                     .to_owned(),
             take: format!(
                 "select case when not {is_own} then -1::bigint when not pg_try_advisory_lock({key}) then 0 \
-                 else {schema}.leasehold_v1_granted($3) end"
+                 when $3 is not null and set_config('application_name', $3, false) is null then -1 \
+                 else nextval('{tokens}') end, clock_timestamp()"
             ),
+            token: format!("select {schema}.leasehold_v1_token()"),
             has: format!(
                 "select {is_own} and not pg_is_in_recovery() and exists (select from pg_locks l where {locks} \
                  and l.pid = pg_backend_pid() and l.classid = (($1 >> 32) & 4294967295)::oid \
@@ -148,7 +155,19 @@ impl advisory::Server for Advisory {
         let since = row.try_get(3).map_err(|error| told(error.into()))?;
         self.server.prepare(&client).await.map_err(told)?;
         let (server, statements) = (Arc::clone(&self.server), Arc::clone(&self.statements));
-        Ok(Session { server, statements, prepared: None, client, tether, mark, number, since, release, lasts: 0 })
+        Ok(Session {
+            server,
+            statements,
+            prepared: None,
+            client,
+            tether,
+            mark,
+            number,
+            since,
+            release,
+            lasts: 0,
+            application: String::new(),
+        })
     }
 
     fn how_to_end(&self, number: i64) -> String {
@@ -192,6 +211,19 @@ impl Session {
             self.prepared = Some(Prepared { take, has, give_back });
         }
         self.prepared.as_ref().ok_or_else(|| Error::new(ErrorKind::Internal, "nothing was prepared"))
+    }
+
+    /// A token larger than all before, for a lock that is held by now: that of the sequence, unless it is behind the clock.
+    async fn token(&self, drawn: i64, at: SystemTime) -> Result<FencingToken> {
+        let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if token::is_wrong(at, drawn) {
+            return Err(sql::wrong_clock(&self.server.options.shown).maybe_applied());
+        }
+        if drawn >= token::least(at) {
+            return Ok(FencingToken::new(drawn.cast_unsigned()));
+        }
+        let row = self.client.query_typed_one(&self.statements.token, &[]).await.map_err(|error| self.told(error))?;
+        self.read::<i64>(&row, 0).map(|token| FencingToken::new(token.cast_unsigned()))
     }
 
     /// What keeps the server from keeping it for so long.
@@ -289,12 +321,17 @@ impl advisory::Session for Session {
     async fn take(&mut self, name: &LockName, label: &str) -> Result<Option<FencingToken>> {
         let (key, shown) = (self.key(name), application(name, label));
         let take = self.prepared().await?.take.clone();
-        let row = self.client.query_one(&take, &[&key, &self.mark, &shown]).await.map_err(|error| self.told(error))?;
-        match self.read::<i64>(&row, 0)? {
+        // Setting it costs as much as taking the lock.
+        let new = (shown != self.application).then_some(&shown);
+        let row = self.client.query_one(&take, &[&key, &self.mark, &new]).await.map_err(|error| self.told(error))?;
+        let (taken, at) = (self.read(&row, 0)?, self.read(&row, 1)?);
+        match taken {
             0 => Ok(None),
             -1 => Err(shared_by_a_pooler(&self.server.options.shown)),
-            -2 => Err(sql::wrong_clock(&self.server.options.shown).maybe_applied()),
-            token => Ok(Some(FencingToken::new(token.cast_unsigned()))),
+            token => {
+                self.application = shown;
+                self.token(token, at).await.map(Some)
+            }
         }
     }
 
@@ -328,8 +365,12 @@ impl advisory::Session for Session {
     }
 
     async fn time(&mut self) -> Result<Duration> {
-        let rows = self.ask("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", &[]).await?;
-        rows.first().map_or(Ok(Duration::ZERO), |row| self.read(row, 0).map(sql::span))
+        let rows = self.ask(TIME, &[]).await?;
+        let row = rows.first().ok_or_else(|| shared_by_a_pooler(&self.server.options.shown))?;
+        if self.read(row, 1)? {
+            return Err(fault::told(Fault::of_a_standby(), &self.server.options.shown));
+        }
+        self.read(row, 0).map(sql::span)
     }
 
     async fn findings(&mut self) -> Result<Vec<Finding>> {

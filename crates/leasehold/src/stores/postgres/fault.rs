@@ -29,6 +29,11 @@ impl Fault {
         Self::Unsent(kind, why)
     }
 
+    /// What it answers is of no use, whatever that is.
+    pub fn of_a_standby() -> Self {
+        Self::Unsent(ErrorKind::Unavailable, "it is a standby and takes no writes; name its primary".to_owned())
+    }
+
     /// Whether the connection that gave this is of no use any more: it has ended, or its server takes no writes.
     pub fn breaks(&self) -> bool {
         let Self::Sent(error) = self else { return false };

@@ -11,9 +11,10 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 use super::fault::Fault;
 use super::options::{Options, PATIENCE};
 use super::statements::Statements;
-use super::{advisory, schema, shedlock, tls};
+use super::{TIME, advisory, schema, shedlock, tls};
 use crate::error::ErrorKind;
-use crate::stores::sql::Tls;
+use crate::stores::sql;
+use crate::stores::tls::Tls;
 
 /// A session that is silent for longer is given up, though the network takes what is sent: the server lets nothing wait
 /// so long (`lock_timeout` in `schema/begin.sql`).
@@ -173,6 +174,19 @@ impl Link {
     pub async fn call_for_one(&self, statement: &str, given: &[Given<'_>]) -> Result<Row, Fault> {
         let rows = self.call(statement, given).await?;
         rows.into_iter().next().ok_or_else(|| Fault::Unsent(ErrorKind::Internal, "it answered nothing".to_owned()))
+    }
+
+    /// What the server's clock shows. A standby's doesn't count, and the link to it is given up: another host may be the
+    /// primary by now.
+    pub async fn time(&self) -> Result<Duration, Fault> {
+        let row = self.call_for_one(TIME, &[]).await?;
+        if row.try_get(1)? {
+            if let Some(live) = self.current() {
+                live.broken.store(true, Ordering::Release);
+            }
+            return Err(Fault::of_a_standby());
+        }
+        Ok(sql::span(row.try_get(0)?))
     }
 
     async fn once(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {

@@ -52,7 +52,8 @@ pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
 /// How long somebody who begins to wait waits to be heard of: messages that come sooner are heard.
 const SOON: Duration = Duration::from_millis(800);
 
-const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+/// What the clock shows, and whether it is that of a standby.
+const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint, pg_is_in_recovery()";
 
 /// A store in tables of a PostgreSQL database.
 ///
@@ -262,7 +263,7 @@ impl Postgres {
     }
 
     async fn now(&self) -> Result<Duration> {
-        self.ask_for(TIME, &[], |row| row.try_get(0).map(sql::span)).await
+        self.link.time().await.map_err(|fault| self.told(fault))
     }
 }
 

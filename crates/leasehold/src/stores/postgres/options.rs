@@ -8,8 +8,10 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Namespace;
+use crate::stores::password::Password;
 use crate::stores::secrets::hide_secrets;
-use crate::stores::sql::{self, Host, KeyScheme, Mode, Password, Tls, Url, shedlock};
+use crate::stores::sql::{self, Host, KeyScheme, Mode, Url, shedlock};
+use crate::stores::tls::Tls;
 
 /// How long a connection may take to be made.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);

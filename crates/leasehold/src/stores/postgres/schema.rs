@@ -103,8 +103,7 @@ async fn look(client: &Client, options: &Options) -> Result<Found, Fault> {
         return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
     }
     if row.try_get(1)? {
-        let message = "it is a standby and takes no writes; name its primary".to_owned();
-        return Err(Fault::Unsent(ErrorKind::Unavailable, message));
+        return Err(Fault::of_a_standby());
     }
     Ok(Found { has_schema: row.try_get(2)?, has_tables: row.try_get(3)? })
 }

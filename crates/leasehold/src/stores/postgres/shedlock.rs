@@ -10,11 +10,10 @@ use tokio_postgres::{Client, Row as Columns};
 use super::fault::{self, Fault};
 use super::link::{Given, Link, Server};
 use super::options::Options;
-use super::{TIME, again, doctor};
+use super::{again, doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::name::LockName;
-use crate::stores::sql;
 use crate::stores::sql::shedlock::{Longer, Row, Table, statement};
 
 /// What ShedLock takes for now where it uses the database's time: the beginning of the statement.
@@ -172,9 +171,7 @@ impl Table for Rows {
     }
 
     async fn time(&self) -> Result<Duration> {
-        let rows = self.ask(TIME, &[]).await?;
-        let micros = rows.first().map_or(Ok(0), |row| row.try_get(0));
-        micros.map(sql::span).map_err(|error| self.told(Fault::Sent(error)))
+        self.link.time().await.map_err(|fault| self.told(fault))
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {

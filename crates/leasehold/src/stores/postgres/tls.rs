@@ -4,7 +4,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::stores::sql::Tls;
+use crate::stores::tls::Tls;
 
 /// What makes TLS of a connection: the server's certificate is checked, its name with it.
 pub(super) fn connector(tls: &Tls) -> Result<MakeRustlsConnect> {
@@ -15,13 +15,13 @@ pub(super) fn connector(tls: &Tls) -> Result<MakeRustlsConnect> {
         return native.map_err(|errors| wrong(untrusting(&errors)));
     };
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(authorities);
+    roots.add_parsable_certificates(authorities.certificates);
     let builder = ClientConfig::builder().with_root_certificates(roots);
     let config = match certificates.client {
         None => builder.with_no_client_auth(),
-        Some((chain, key)) => builder
-            .with_client_auth_cert(chain, key)
-            .map_err(|_| wrong("cert and key don't belong together; name a pair".to_owned()))?,
+        Some(client) => builder
+            .with_client_auth_cert(client.chain.certificates, client.key)
+            .map_err(|error| wrong(format!("cert and key are no use ({error})")))?,
     };
     Ok(MakeRustlsConnect::new(config))
 }

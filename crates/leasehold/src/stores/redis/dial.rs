@@ -9,10 +9,12 @@ use tokio::runtime::Handle;
 
 use super::address::Address;
 use super::fault::Fault;
-use super::login::{Login, Password};
-use super::tls::Tls;
+use super::login::Login;
+use super::tls;
 use crate::error::ErrorKind;
 use crate::span::Span;
+use crate::stores::password::Password;
+use crate::stores::tls::Tls;
 
 /// What the other side has not even acknowledged for so long is given up: left to itself, the system would try for a
 /// quarter of an hour.
@@ -95,7 +97,7 @@ impl Dial {
         let info = place.into_connection_info().map_err(whole)?.set_redis_settings(settings).set_tcp_settings(tcp());
         match &self.tls {
             Some(tls) => {
-                let files = tls.certificates().map_err(|why| Fault::Unsent(ErrorKind::Misconfigured, why))?;
+                let files = tls::certificates(tls).map_err(|why| Fault::Unsent(ErrorKind::Misconfigured, why))?;
                 Client::build_with_tls(info, files).map_err(whole)
             }
             None => Client::open(info).map_err(whole),

@@ -1,12 +1,10 @@
 //! As whom we log in.
 
-use std::fs;
-use std::path::PathBuf;
-
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::fault::Fault;
 use crate::error::ErrorKind;
+use crate::stores::password::Password;
 
 /// A user, a password and a database.
 #[derive(Clone, Default)]
@@ -14,15 +12,6 @@ pub(super) struct Login {
     pub user: Option<String>,
     pub password: Password,
     pub db: i64,
-}
-
-/// A password, or where it stands: a file is read for each connection, so that it may change.
-#[derive(Clone, Default)]
-pub(super) enum Password {
-    #[default]
-    None,
-    Given(String),
-    InFile(PathBuf),
 }
 
 impl Login {
@@ -33,28 +22,10 @@ impl Login {
         if let Some(user) = &self.user {
             settings = settings.set_username(user);
         }
-        if let Some(password) = self.password.read()? {
+        let unusable = |why| Fault::Unsent(ErrorKind::Misconfigured, why);
+        if let Some(password) = self.password.read().map_err(unusable)? {
             settings = settings.set_password(password);
         }
         Ok(settings)
-    }
-}
-
-impl Password {
-    fn read(&self) -> Result<Option<String>, Fault> {
-        match self {
-            Self::None => Ok(None),
-            Self::Given(password) => Ok(Some(password.clone())),
-            Self::InFile(path) => match fs::read_to_string(path) {
-                Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
-                Err(error) => {
-                    let message = format!(
-                        "the password file {} can't be read ({error}); name a file that this user may read",
-                        path.display()
-                    );
-                    Err(Fault::Unsent(ErrorKind::Misconfigured, message))
-                }
-            },
-        }
     }
 }

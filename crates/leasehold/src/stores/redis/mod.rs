@@ -38,12 +38,12 @@ use self::keys::Keys;
 use self::options::Options;
 use self::script::{Script, Scripts};
 use self::servers::Servers;
-use self::tls::Tls;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::stores::tls::Tls;
 use crate::tick::Verdict;
 
 /// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.

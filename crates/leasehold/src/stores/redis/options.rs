@@ -6,12 +6,15 @@ use std::time::Duration;
 use super::address::Address;
 use super::connection::{LEFT_WITHIN, Replicas};
 use super::format::Format;
-use super::login::{Login, Password};
+use super::login::Login;
 use super::restart_guard::RestartGuard;
-use super::tls::Tls;
+use super::tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
+use crate::stores::password::Password;
+use crate::stores::percent::decoded;
 use crate::stores::secrets::{has_stray_at, hide_secrets};
+use crate::stores::tls::Tls;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -260,7 +263,7 @@ impl Given {
                 Err("has options of TLS; write rediss for it".into())
             };
         }
-        tls.certificates().map_err(|why| format!("is wrong: {why}"))?;
+        tls::certificates(&tls).map_err(|why| format!("is wrong: {why}"))?;
         Ok(Some(tls))
     }
 }
@@ -311,25 +314,6 @@ fn alone(addresses: Vec<Address>) -> Result<Address, String> {
             many.len()
         )),
     }
-}
-
-/// `%40` is `@`.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "has a % that doesn't begin %XX in UTF-8; write %25 for it".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let byte;
-        (byte, rest) = if first == b'%' {
-            let (hex, behind) = behind.split_at_checked(2).ok_or_else(wrong)?;
-            let hex = std::str::from_utf8(hex).ok().filter(|hex| !hex.starts_with('+')).ok_or_else(wrong)?;
-            (u8::from_str_radix(hex, 16).map_err(|_| wrong())?, behind)
-        } else {
-            (first, behind)
-        };
-        bytes.push(byte);
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::password::Password;
+use crate::stores::password::Password;
+use crate::stores::percent::decoded;
 use crate::stores::secrets::{has_stray_at, shown_host, shown_port};
 
 /// `scheme://[user[:password]@]host[:port],…[/database][?option=value&…]`, decoded. It is not known here which options
@@ -97,25 +98,6 @@ impl fmt::Display for Host {
             None => f.write_str(&name),
         }
     }
-}
-
-/// `%40` is `@`.
-fn decoded(text: &str) -> Result<String, String> {
-    let wrong = || "has a % that doesn't begin %XX in UTF-8; write %25 for it".to_owned();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let byte;
-        (byte, rest) = if first == b'%' {
-            let (hex, behind) = behind.split_at_checked(2).ok_or_else(wrong)?;
-            let hex = std::str::from_utf8(hex).ok().filter(|hex| !hex.starts_with('+')).ok_or_else(wrong)?;
-            (u8::from_str_radix(hex, 16).map_err(|_| wrong())?, behind)
-        } else {
-            (first, behind)
-        };
-        bytes.push(byte);
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]

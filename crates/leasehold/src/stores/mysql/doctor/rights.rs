@@ -2,15 +2,7 @@
 
 use super::Patient;
 use crate::finding::Finding;
-
-/// The tables, and what is lost without rights on them.
-const TABLES: [(&str, &str); 5] = [
-    ("names", "nothing can be granted"),
-    ("locks", "nothing can be granted"),
-    ("fence", "nothing can be granted"),
-    ("waiters", "nobody can wait in line"),
-    ("ticks", "ticks and keys can't be claimed"),
-];
+use crate::stores::mysql::schema::{self, Table};
 
 const DENIED: [u16; 4] = [1044, 1142, 1143, 1370];
 
@@ -30,22 +22,33 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
         _ => {}
     }
     let mut findings = Vec::new();
-    for (table, cost) in TABLES {
-        let missing =
-            missing(patient, &format!("leasehold_{table}"), &["select", "insert", "update", "delete"]).await.join(", ");
+    for Table { name, rights, cost } in schema::RIGHTS {
+        let missing = missing(patient, &format!("leasehold_{name}"), rights).await.join(", ");
         if !missing.is_empty() {
-            let message = format!("this user has no right to {missing} on leasehold_{table}: {cost}");
-            findings.push(Finding::problem("rights", message, format!("grant {missing} on leasehold_{table} to it")));
+            let message = format!("this user has no right to {missing} on leasehold_{name}: {cost}");
+            findings.push(Finding::problem("rights", message, format!("grant {missing} on leasehold_{name} to it")));
         }
     }
-    if patient.ask("call leasehold_v1_inspect('', '')").await.is_err_and(|number| DENIED.contains(&number)) {
-        let message = "this user may not execute the procedures: nothing works";
+    let denied = may_not_execute(patient).await.join(", ");
+    if !denied.is_empty() {
+        let message = format!("this user may not execute the procedures {denied}: what needs them fails");
         findings.push(Finding::problem("rights", message, "grant execute on the database, or on each of them, to it"));
     }
     if findings.is_empty() {
         findings.push(Finding::fine("rights", "all that locks need"));
     }
     findings
+}
+
+/// Which of the procedures it may not execute. Each is called without what it has to be given, which comes to nothing.
+async fn may_not_execute(patient: &mut Patient<'_>) -> Vec<&'static str> {
+    let mut denied = Vec::new();
+    for name in schema::procedures() {
+        if patient.ask(&format!("call {name}()")).await.is_err_and(|number| DENIED.contains(&number)) {
+            denied.push(name);
+        }
+    }
+    denied
 }
 
 /// Which of the `rights` on a table it hasn't got.

@@ -136,6 +136,10 @@ begin
     declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     declare waiting int;
     declare agreed int;
+    if @@global.read_only then
+        -- It would be shown as it once was.
+        signal sqlstate 'HY000' set mysql_errno = 1290, message_text = 'a server that is read_only follows another';
+    end if;
     select permits into agreed from leasehold_names where ns = the_ns and name = the_name;
     select count(*) into waiting from leasehold_waiters
         where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000;
@@ -147,6 +151,10 @@ end
 create procedure leasehold_v1_list(the_ns varbinary(64)) sql security invoker
 begin
     declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
+    if @@global.read_only then
+        -- It would be shown as it once was.
+        signal sqlstate 'HY000' set mysql_errno = 1290, message_text = 'a server that is read_only follows another';
+    end if;
     select l.name, coalesce(n.permits, 1), (select count(*) from leasehold_waiters w
             where w.ns = the_ns and w.name = l.name and w.seen between now_us - 999999 and now_us + 1000000),
         l.holder, l.label, coalesce(f.token, 0), greatest(now_us - l.granted, 0), greatest(l.expires - now_us, 0), l.revoked

@@ -21,23 +21,16 @@ begin
 end
 $$;
 
--- The token of a lock that the session has just got; -2 if the clock is wrong. What the session calls itself is seen by
--- whoever asks who has the lock.
-create or replace function @.leasehold_v1_granted(p_shown text) returns bigint language plpgsql volatile as $$
+-- A token for a lock that the session has just got, where the sequence is behind the clock: from then on it is a second
+-- ahead of it.
+create or replace function @.leasehold_v1_token() returns bigint language plpgsql volatile as $$
 declare
-    at bigint := @.leasehold_v1_now();
-    least bigint := (at / 1000 - 1577836800000) << 4;
-    token bigint := nextval('@.leasehold_tokens');
+    least bigint := (@.leasehold_v1_now() / 1000 - 1577836800000) << 4;
 begin
-    perform set_config('application_name', p_shown, false);
-    if token < least then
-        perform pg_advisory_xact_lock(2879136027345790653); -- one at a time
-        if (select last_value from @.leasehold_tokens) < least then
-            perform setval('@.leasehold_tokens', least + 16000);
-        end if;
-        token := nextval('@.leasehold_tokens');
+    perform pg_advisory_xact_lock(2879136027345790653); -- one at a time
+    if (select last_value from @.leasehold_tokens) < least then
+        perform setval('@.leasehold_tokens', least + 16000);
     end if;
-    if @.leasehold_v1_clock_is_wrong(at, token) then return -2; end if;
-    return token;
+    return nextval('@.leasehold_tokens');
 end
 $$;

@@ -7,18 +7,20 @@
 //!
 //! A session whose lock was given back, and the server said so, is kept for the next one. Any other is closed.
 
+mod errand;
 mod held;
 mod home;
 mod session;
 mod sessions;
 mod tether;
+pub(crate) mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::oneshot;
 
+use self::errand::Errand;
 pub(crate) use self::session::{Seen, Server, Session};
 use self::sessions::Sessions;
 pub(crate) use self::sessions::shared_by_a_pooler;
@@ -40,28 +42,19 @@ impl<S: Server> Advisory<S> {
         Self { sessions: Arc::new(Sessions::new(server)) }
     }
 
-    /// Has something done where the sessions are; to its end, whether anybody waits for that or not.
+    /// Has something done; to its end, whether anybody waits for that or not.
     async fn ask<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
         what: impl FnOnce(Arc<Sessions<S>>) -> F,
     ) -> Result<T> {
-        let asked = self.sessions.home()?.spawn(what(Arc::clone(&self.sessions)));
-        asked.await.unwrap_or_else(|error| {
-            let message = format!("what was asked of {} was broken off: {error}", self.sessions.shown());
-            Err(Error::new(ErrorKind::Internal, message).maybe_applied())
-        })
+        Errand::new(self.sessions.home()?, |_| what(Arc::clone(&self.sessions))).await
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
         self.refuse_what_needs_a_table(claim)?;
         self.sessions.check(&claim.name)?;
-        let (answer, answered) = oneshot::channel();
         let (sessions, claim) = (Arc::clone(&self.sessions), claim.clone());
-        self.sessions.home()?.spawn(async move { sessions.acquire(claim, answer).await });
-        answered.await.unwrap_or_else(|_| {
-            let message = format!("what was asked of {} was broken off", self.sessions.shown());
-            Err(Error::new(ErrorKind::Internal, message).maybe_applied())
-        })
+        Errand::new(self.sessions.home()?, |caller| sessions.acquire(claim, caller)).await
     }
 
     /// What a server has no session lock for.

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::sync::{Notify, OnceCell};
 use tokio::time::timeout;
 
+use super::errand::Caller;
 use super::held::{About, Held};
 use super::home::Home;
 use super::session::{Seen, Server, Session};
@@ -94,27 +95,30 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Asks for a lock. What was granted to somebody who has gone meanwhile is given back, and its session closed.
-    pub async fn acquire(self: Arc<Self>, claim: Claim, answer: oneshot::Sender<Result<Attempt>>) {
+    pub async fn acquire(self: Arc<Self>, claim: Claim, caller: Caller) -> Result<Attempt> {
         let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
         let place = self.place(&key);
         let mut held = place.lock().await;
         // Who has gone by now has sent nothing.
-        if !answer.is_closed() {
-            let attempt = self.attempt(&claim, &mut held).await;
-            let is_unheard = answer.send(attempt).is_err();
-            if is_unheard && let Some(mut held) = held.take() {
-                self.forget(&held);
-                let _ = timeout(SILENCE, held.session.give_back(&key.name)).await; // It is closed in any case.
-            }
+        let attempt = match caller.has_gone() {
+            true => Err(Error::new(ErrorKind::Closed, "nobody waits for the answer")),
+            false => self.attempt(&claim, &mut held).await,
+        };
+        if caller.has_gone()
+            && let Some(mut held) = held.take()
+        {
+            self.forget(&held);
+            let _ = timeout(SILENCE, held.session.give_back(&key.name)).await; // It is closed in any case.
         }
         self.sweep(&key, &place, &held);
         drop(held);
         if self.is_minded.set(()).is_ok() {
             tokio::spawn(mind(Arc::downgrade(&self), Arc::clone(&self.has_held)));
         }
+        attempt
     }
 
-    async fn attempt(&self, claim: &Claim, held: &mut Option<Held<S::Session>>) -> Result<Attempt> {
+    async fn attempt(self: &Arc<Self>, claim: &Claim, held: &mut Option<Held<S::Session>>) -> Result<Attempt> {
         if held.is_some()
             && self.heartbeat(held, claim.ttl).await? == Renewal::Renewed
             && let Some(held) = held
@@ -157,7 +161,12 @@ impl<S: Server> Sessions<S> {
         grant
     }
 
-    async fn contended(&self, mut session: S::Session, tether: Arc<Tether>, claim: &Claim) -> Result<Holding> {
+    async fn contended(
+        self: &Arc<Self>,
+        mut session: S::Session,
+        tether: Arc<Tether>,
+        claim: &Claim,
+    ) -> Result<Holding> {
         let seen = timeout(SILENCE, session.holder(&claim.name)).await.map_err(|_| self.silent())??;
         self.keep(session, tether);
         // There is no queue; but who waits here is one of those who stand in line here.
@@ -209,7 +218,7 @@ impl<S: Server> Sessions<S> {
         release
     }
 
-    async fn give_back(&self, mut held: Held<S::Session>) -> Result<Release> {
+    async fn give_back(self: &Arc<Self>, mut held: Held<S::Session>) -> Result<Release> {
         self.forget(&held);
         let is_over = held.about.is_over() || held.session.is_over();
         match timeout(SILENCE, held.session.give_back(&held.about.key.name)).await {
@@ -225,12 +234,12 @@ impl<S: Server> Sessions<S> {
         }
     }
 
-    pub async fn inspect(&self, name: &LockName) -> Result<Option<Holding>> {
+    pub async fn inspect(self: &Arc<Self>, name: &LockName) -> Result<Option<Holding>> {
         let seen = self.with_session(async |session| session.holder(name).await).await?;
         Ok(seen.map(|seen| self.told(name, Some(&seen))))
     }
 
-    pub async fn list(&self) -> Result<Vec<Holding>> {
+    pub async fn list(self: &Arc<Self>) -> Result<Vec<Holding>> {
         let seen = self.with_session(async |session| session.holders().await).await?;
         let mut list: Vec<_> = seen.into_iter().map(|(name, seen)| self.told(&name, Some(&seen))).collect();
         for about in lock(&self.known).values().filter(|about| !about.is_over()) {
@@ -242,7 +251,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Ends the session that has a lock, and sees to it that it is gone.
-    pub async fn end_holder(&self, name: &LockName, holder: Option<HolderId>) -> Result<Option<Holding>> {
+    pub async fn end_holder(self: &Arc<Self>, name: &LockName, holder: Option<HolderId>) -> Result<Option<Holding>> {
         self.with_session(async |session| {
             let Some(seen) = session.holder(name).await? else { return Ok(None) };
             let held = self.told(name, Some(&seen));
@@ -263,11 +272,11 @@ impl<S: Server> Sessions<S> {
         .await
     }
 
-    pub async fn time(&self) -> Result<Duration> {
+    pub async fn time(self: &Arc<Self>) -> Result<Duration> {
         self.with_session(async |session| session.time().await).await
     }
 
-    pub async fn diagnose(&self) -> Result<Vec<Finding>> {
+    pub async fn diagnose(self: &Arc<Self>) -> Result<Vec<Finding>> {
         let mut findings = vec![Finding::fine("server", self.shown())];
         findings.extend(self.with_session(async |session| session.findings().await).await?);
         findings.push(Finding::fine(
@@ -288,7 +297,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Asks something that takes no lock.
-    async fn with_session<T>(&self, ask: impl AsyncFnOnce(&mut S::Session) -> Result<T>) -> Result<T> {
+    async fn with_session<T>(self: &Arc<Self>, ask: impl AsyncFnOnce(&mut S::Session) -> Result<T>) -> Result<T> {
         let Ready { mut session, tether, .. } = self.session().await?;
         let answer = timeout(SILENCE, ask(&mut session)).await.map_err(|_| self.silent())?;
         if answer.is_ok() {
@@ -298,7 +307,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// One that is ready, or a new one.
-    async fn session(&self) -> Result<Ready<S::Session>> {
+    async fn session(self: &Arc<Self>) -> Result<Ready<S::Session>> {
         loop {
             let Some(mut ready) = lock(&self.ready).pop() else { break };
             let is_stale = S::LOOKS.is_some() && BootClock.now().since(ready.since) >= FRESH;
@@ -308,6 +317,15 @@ impl<S: Server> Sessions<S> {
                 return Ok(ready);
             }
         }
+        // On a task of its own: others wait for the proof, and not for a caller who stands still.
+        let sessions = Arc::clone(self);
+        tokio::spawn(async move { sessions.proven().await }).await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::Internal, format!("a session of {} was not made: {error}", self.shown())))
+        })
+    }
+
+    /// A new one, which is known to be our own.
+    async fn proven(&self) -> Result<Ready<S::Session>> {
         let mut new = self.connect().await?;
         self.is_proven.get_or_try_init(|| self.prove(&mut new.session)).await?;
         Ok(new)
@@ -341,7 +359,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Closes a session that was asked for something and did not answer, and has the server end it.
-    async fn give_up(&self, session: S::Session) -> Error {
+    async fn give_up(self: &Arc<Self>, session: S::Session) -> Error {
         let (number, since) = (session.number(), session.since().to_owned());
         drop(session);
         let _ = self.with_session(async |other| other.end(number, &since).await).await; // Else it ends when nothing is heard of it.

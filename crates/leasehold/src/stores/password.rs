@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A password, or where it stands: a file is read for each connection, so that it may change.
 #[derive(Clone, Default)]
-pub(crate) enum Password {
+pub(super) enum Password {
     #[default]
     None,
     Given(String),
