@@ -27,6 +27,8 @@ use tonic::transport::{Channel, Endpoint};
 const PAIRS: u32 = 200;
 const TURNS: u32 = 20;
 
+const PAUSE: Duration = Duration::from_millis(60);
+
 /// The raw client.
 struct Raw {
     kv: KvClient<Channel>,
@@ -91,7 +93,7 @@ async fn measure(server: &Etcd, rounds: u32) {
     for _ in 0..rounds {
         let cheapest = raw_pairs(&mut raw).await;
         pairs.push(our_pairs(&lock).await.as_secs_f64() / cheapest.as_secs_f64());
-        let trip = cheapest / 2;
+        let trip = idle_trips(&mut raw).await;
         turns.push(hand_overs(&lock, &other).await.as_secs_f64() / trip.as_secs_f64());
     }
     show("pair", pairs, 1.05);
@@ -104,23 +106,40 @@ async fn locks(server: &Etcd) -> Locks {
     Locks::connect(&server.url()).await.expect("the URL is right")
 }
 
-/// The mean of a raw pair.
+/// The median of a raw pair.
 async fn raw_pairs(raw: &mut Raw) -> Duration {
-    let began = Instant::now();
+    let mut took = Vec::new();
     for _ in 0..PAIRS {
+        let began = Instant::now();
         raw.create(b"raw/job/1").await;
         raw.delete(b"raw/job/1").await;
+        took.push(began.elapsed());
     }
-    began.elapsed() / PAIRS
+    median(took)
+}
+
+/// The median of a write after as long a pause as a hand-over comes after.
+async fn idle_trips(raw: &mut Raw) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..TURNS {
+        raw.create(b"raw/job/1").await;
+        tokio::time::sleep(PAUSE).await;
+        let began = Instant::now();
+        raw.delete(b"raw/job/1").await;
+        took.push(began.elapsed());
+    }
+    median(took)
 }
 
 async fn our_pairs(lock: &Lock) -> Duration {
-    let began = Instant::now();
+    let mut took = Vec::new();
     for _ in 0..PAIRS {
+        let began = Instant::now();
         let guard = lock.try_acquire().await.expect("the server answers").guard().expect("it is free");
         guard.release().await.expect("the server answers");
+        took.push(began.elapsed());
     }
-    began.elapsed() / PAIRS
+    median(took)
 }
 
 /// The median time from the release until the waiter has the lock.
@@ -133,15 +152,19 @@ async fn hand_overs(lock: &Lock, other: &Lock) -> Duration {
             let guard = waiting.acquire().await.expect("the server answers").guard().expect("its turn comes");
             (Instant::now(), guard)
         });
-        tokio::time::sleep(Duration::from_millis(60)).await; // It stands in line, and watches.
+        tokio::time::sleep(PAUSE).await; // It stands in line, and watches.
         let began = Instant::now();
         guard.release().await.expect("the server answers");
         let (had, guard) = waiting.await.expect("it does not panic");
         took.push(had - began);
         guard.release().await.expect("the server answers");
     }
-    took.sort_unstable();
-    took[took.len() / 2]
+    median(took)
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 fn show(what: &str, mut ratios: Vec<f64>, aim: f64) {
