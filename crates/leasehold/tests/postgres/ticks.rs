@@ -18,6 +18,8 @@ async fn ticks_are_on_the_disk_though_other_commits_need_not_be() {
     let second = tick_claim("open", 1);
     token(&*store, &second).await;
     assert_eq!(store.release(&lease(&first), done).await.unwrap(), Release::Released);
+    // A log page that is full is written at once, with what is behind it: this begins a new one.
+    server.sql("select pg_switch_wal()");
     token(&*store, &plain).await;
     server.kill();
     server.restart();
