@@ -94,7 +94,7 @@ async fn hand_over(server: &Postgres, rounds: Rounds) {
     let write = ping.prepare("update raw set token = token + 1 where name = 'job'").await.unwrap();
     let trip = async || {
         tokio::time::sleep(Duration::from_millis(2)).await;
-        timed(async { drop(ping.execute(&write, &[]).await.expect("answered")) }).await
+        timed(async { assert_eq!(ping.execute(&write, &[]).await.expect("answered"), 1) }).await
     };
     let ours = async || {
         let held = acquired(&one, "job").await;
