@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use leasehold::member::Member;
 use leasehold::store::{Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
@@ -259,6 +260,10 @@ impl Store for Wire {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
+        self.inner.as_member().map(|_| self as &dyn Member)
     }
 }
 

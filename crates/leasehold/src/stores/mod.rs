@@ -12,6 +12,7 @@ mod memory;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod secrets;
@@ -22,6 +23,7 @@ mod sql;
 pub mod sqlite;
 
 pub use memory::Memory;
+pub use quorum::Quorum;
 pub use secrets::hide_secrets;
 
 /// The kinds of stores, and the schemes of each.
@@ -49,6 +51,8 @@ const SCHEMES: [(&str, &[&str]); 5] = [
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
 /// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
 /// | `postgres://…?mode=advisory`, `mysql://…?mode=advisory` | locks of sessions in the same databases | `postgres`, `mysql` |
+///
+/// [`Quorum`] is made of stores, not opened.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
