@@ -29,7 +29,11 @@ struct Stage {
 
 impl Stage {
     fn of(count: usize) -> Self {
-        let (client, network) = (Machine::new(), Network::new(Random::new(7), Weather::FAIR));
+        Self::seeded(count, 7)
+    }
+
+    fn seeded(count: usize, seed: u64) -> Self {
+        let (client, network) = (Machine::new(), Network::new(Random::new(seed), Weather::FAIR));
         let machines: Vec<_> = (0..count).map(|_| Machine::new()).collect();
         let nodes: Vec<_> = machines.iter().map(|machine| Memory::new(Arc::new(machine.clone()))).collect();
         let links: Vec<_> = machines.iter().map(|machine| network.link(&client, machine)).collect();
@@ -470,4 +474,40 @@ async fn a_token_is_larger_than_what_all_know_who_acknowledge_it() {
         assert!(token > known || counters[..2] == [token, token], "{token} beside {known}: {counters:?}");
         drop(guard.release().await);
     }
+}
+
+/// Of five, two are ahead by different numbers: whichever of them are heard of first, a majority knows the token in the end.
+#[tokio::test(start_paused = true)]
+async fn a_token_is_known_to_a_majority_however_far_apart_the_members_are() {
+    for seed in 0..50 {
+        let stage = Stage::seeded(5, seed);
+        drop(stage.acquires().await.release().await);
+        for (member, ahead) in [(3, 1), (4, 2)] {
+            for _ in 0..ahead {
+                let before = claim();
+                assert!(matches!(stage.nodes[member].try_acquire(&before).await.unwrap(), Attempt::Granted(_)));
+                stage.nodes[member].leave(&key(&before)).await.unwrap();
+            }
+        }
+        let guard = stage.acquires().await;
+        let token = guard.token();
+        let counters =
+            join_all(stage.nodes.iter().map(async |node| node.recall(guard.name()).await.unwrap().token)).await;
+        let those_who_know = counters.iter().filter(|counter| **counter >= token).count();
+        assert!(those_who_know >= 3, "{seed}: {token}: {counters:?}");
+    }
+}
+
+/// The members' clocks are asked for and nobody answers; then they can be reached again. A floor in 1970 would close
+/// nothing.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_not_accepted_without_the_clocks_of_a_majority() {
+    let stage = Stage::of(3);
+    stage.cut(&[0, 1, 2]);
+    let quorum = stage.quorum.clone();
+    let accepted = tokio::spawn(async move { quorum.accept_loss().await });
+    sleep(SECOND / 2).await;
+    stage.mend();
+    let error = accepted.await.unwrap().unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("3 of the 3"), "{error}");
 }

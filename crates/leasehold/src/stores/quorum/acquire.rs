@@ -164,7 +164,10 @@ impl Inner {
         // who granted it didn't, having come back empty. All of them must have the same in the end.
         while told.yes >= needed && told.token > token {
             token = told.token;
+            let gave_up = told.gave_up;
             (told, round) = self.ratify(claim, lease, token, ours).await;
+            // It was given up at the first, and is not at the second.
+            told.gave_up = told.gave_up.max(gave_up);
         }
         if told.yes >= needed {
             self.fill_later(&claim.name, told.not_full.clone(), round);

@@ -71,8 +71,8 @@ impl Inner {
 
     pub(super) async fn accept_loss(&self) -> Result<()> {
         let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.time()));
-        let answers = Round::send(calls, LIMIT).await.rest().await;
-        let clocks: Vec<_> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
+        // A majority of them: one of these was in every majority that has granted a tick.
+        let clocks = self.see(Round::send(calls, LIMIT).await).await?.answers;
         self.found(clocks.into_iter()).await
     }
 

@@ -16,8 +16,8 @@ use crate::name::LockName;
 use crate::store::WakeUps;
 
 /// What the members that have answered say, and why the others have not.
-struct Seen<T> {
-    answers: Vec<T>,
+pub(super) struct Seen<T> {
+    pub answers: Vec<T>,
     failed: Vec<(usize, Error)>,
 }
 
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     /// All answers, if a majority has answered.
-    async fn see<'a, T: Send + 'a>(&self, round: Round<'a, T>) -> Result<Seen<T>> {
+    pub(super) async fn see<'a, T: Send + 'a>(&self, round: Round<'a, T>) -> Result<Seen<T>> {
         let mut seen = Seen { answers: Vec::new(), failed: Vec::new() };
         for (member, answer) in round.rest().await {
             match answer {
