@@ -39,12 +39,15 @@ pub trait Member: Send + Sync {
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>>;
 
     /// Adds to what it remembers of a name; from then on it is full for it. Never takes anything back: counters and
-    /// marks only grow. Refused as a claim is while its restart guard lasts: what was begun before it came back may not
+    /// marks only grow, and no tick is opened that [it has closed](Memories::has_closed): the others may have been asked
+    /// before they heard that it is done. Ticks are added once, while it is not full for the name; later only the counter
+    /// grows. Refused as a claim is while its restart guard lasts: what was begun before it came back may not
     /// have reached the others yet.
     fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, Result<()>>;
 
     /// Makes it full for every name, though it may have forgotten some: of those that it has not adopted, whatever tick is
-    /// not newer than `floor` counts as claimed, and tokens begin at the clock. For a new quorum, or one whose loss is accepted. Refused as a claim is while its restart guard lasts.
+    /// not newer than `floor` counts as claimed, but for [`Tick::ONLY`], and tokens begin at the clock. For a new quorum, or
+    /// one whose loss is accepted. Refused as a claim is while its restart guard lasts.
     fn found(&self, floor: Tick) -> BoxFuture<'_, Result<()>>;
 
     /// Which server it is.
@@ -78,14 +81,33 @@ pub enum Ratified {
 pub struct Memories {
     /// Whether that is all there is to know: not if it came back empty and has not adopted the name.
     pub is_full: bool,
-    /// The last token.
+    /// Whether it came back empty, and has adopted nothing since, whatever the name, nor been founded. Where all are, there
+    /// is nothing that could be remembered.
+    pub is_blank: bool,
+    /// The last token; at least what tokens begin at, if it was founded.
     pub token: FencingToken,
     /// The mark: the newest tick that was claimed.
     pub newest: Option<Tick>,
+    /// Up to where ticks count as claimed, where it was [founded](Member::found): not [`Tick::ONLY`].
+    pub floor: Option<Tick>,
     /// Ticks that were claimed and are not finished.
     pub open: BTreeMap<Tick, OpenTick>,
     /// What the member's clock shows, since the beginning of 1970 in UTC.
     pub clock: Duration,
+}
+
+impl Memories {
+    /// The mark that a tick is compared with: a key's only run has no time, and knows no floor.
+    #[must_use]
+    pub fn mark_for(&self, tick: Tick) -> Option<Tick> {
+        if tick == Tick::ONLY { self.newest } else { self.newest.max(self.floor) }
+    }
+
+    /// Whether a tick is past and not open: it is finished, or given up.
+    #[must_use]
+    pub fn has_closed(&self, tick: Tick) -> bool {
+        self.mark_for(tick) >= Some(tick) && !self.open.contains_key(&tick)
+    }
 }
 
 /// Which server a member is, and whether it may be one.

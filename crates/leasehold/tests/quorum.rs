@@ -511,3 +511,113 @@ async fn a_loss_is_not_accepted_without_the_clocks_of_a_majority() {
     let error = accepted.await.unwrap().unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("3 of the 3"), "{error}");
 }
+
+/// What it adopts was recalled before the others heard that the tick is done; it heard of that itself.
+#[tokio::test(start_paused = true)]
+async fn what_was_done_meanwhile_is_not_opened_again_by_adopting() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let ran = Claim { due: Some(Due { retry_failed: true, ..due(tick) }), ..claim() };
+    assert!(matches!(stage.quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+    stage.nodes[0].restart(TTL);
+    sleep(TTL).await;
+    let before = stage.nodes[1].recall(&ran.name).await.unwrap();
+    assert!(before.open.contains_key(&tick));
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(stage.nodes[0].conclude(&key(&ran), how).await.unwrap(), Release::NotHeld);
+    stage.nodes[0].adopt(&ran.name, &before).await.unwrap();
+    assert!(stage.nodes[0].recall(&ran.name).await.unwrap().has_closed(tick));
+
+    // Nor where it is adopted already.
+    stage.nodes[1].restart(TTL);
+    sleep(TTL).await;
+    stage.nodes[1].adopt(&ran.name, &Memories { is_full: true, ..Memories::default() }).await.unwrap();
+    stage.nodes[1].adopt(&ran.name, &before).await.unwrap();
+    assert!(stage.nodes[1].recall(&ran.name).await.unwrap().open.is_empty());
+}
+
+fn key_claim() -> Claim {
+    Claim { due: Some(due(Tick::ONLY)), ..claim() }
+}
+
+async fn runs_a_key(stage: &Stage) {
+    let done = key_claim();
+    assert!(matches!(stage.quorum.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
+    let how = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&done), how).await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_asked_for_between_the_restarts_runs_once() {
+    let stage = Stage::of(3);
+    runs_a_key(&stage).await;
+    for node in &stage.nodes {
+        node.restart(TTL);
+        sleep(TTL * 2).await;
+        let answer = stage.quorum.try_acquire(&key_claim()).await.unwrap();
+        assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { .. })), "{answer:?}");
+        sleep(SECOND).await;
+        assert!(node.recall(&claim().name).await.unwrap().is_full);
+    }
+}
+
+/// The members were never all empty at a time, and know of other names; this one's key has been lost all the same.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_nobody_asked_for_between_the_restarts_is_refused() {
+    let stage = Stage::of(3);
+    runs_a_key(&stage).await;
+    for node in &stage.nodes {
+        node.restart(TTL);
+        sleep(TTL * 2).await;
+        let other = stage.locks.lock("other").ttl(TTL).try_acquire().await.unwrap();
+        let Outcome::Acquired(other) = other else { panic!("it is free") };
+        assert_eq!(other.release().await.unwrap(), Released::InTime);
+        sleep(SECOND).await;
+    }
+    let error = stage.quorum.try_acquire(&key_claim()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_ratified_is_above_all_that_the_member_knows() {
+    let node = Memory::default();
+    let asked = claim();
+    assert!(matches!(node.try_acquire(&asked).await.unwrap(), Attempt::Granted(_)));
+    let ahead = FencingToken::new(50);
+    node.adopt(&asked.name, &Memories { is_full: true, token: ahead, ..Memories::default() }).await.unwrap();
+    let answer = node.ratify(&key(&asked), FencingToken::new(2), None).await.unwrap();
+    assert_eq!(answer, Ratified::Yes { token: ahead, attempt: 0, gave_up: None });
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_founded_says_from_where_its_tokens_begin() {
+    let node = Memory::default();
+    node.found(tick_at(1_796_000_000 * SECOND)).await.unwrap();
+    let known = node.recall(&claim().name).await.unwrap();
+    let Attempt::Granted(grant) = node.try_acquire(&claim()).await.unwrap() else { panic!("it is free") };
+    assert_eq!(grant.token.number(), known.token.number() + 1);
+}
+
+/// A key has no time: where ticks begin anew is nothing to it, nor to whoever adopts it.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_never_ran_is_granted_by_a_quorum_that_was_founded() {
+    let stage = Stage::of(3);
+    stage.nodes.iter().for_each(|node| node.restart(TTL));
+    sleep(TTL).await;
+    stage.quorum.accept_loss().await.unwrap();
+    stage.nodes[0].restart(TTL);
+    sleep(TTL).await;
+    let job = claim().name;
+    let key = LockName::new("key").unwrap();
+    for name in [&job, &key] {
+        let known = stage.nodes[1].recall(name).await.unwrap();
+        assert!(known.floor.is_some() && known.newest.is_none(), "{known:?}");
+        stage.nodes[0].adopt(name, &known).await.unwrap();
+    }
+    stage.cut(&[2]);
+    let soon = tick_at(stage.quorum.time().await.unwrap() + SECOND);
+    let answer = stage.quorum.try_acquire(&Claim { due: Some(due(soon)), ..claim() }).await.unwrap();
+    assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { .. })), "{answer:?}");
+    let answer = stage.quorum.try_acquire(&Claim { name: key, ..key_claim() }).await.unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}

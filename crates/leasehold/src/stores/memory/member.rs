@@ -23,6 +23,8 @@ pub(super) struct Life {
     guarded_until: Moment,
     /// Whether it was restarted and has not been founded anew since.
     is_empty: bool,
+    /// Whether it has adopted no name since, either.
+    is_blank: bool,
     /// Ticks up to here count as claimed, also of names that it does not know.
     floor: Option<Tick>,
 }
@@ -55,7 +57,8 @@ impl Memory {
         self.with_all(|contents, now| {
             contents.names.clear();
             let life = &mut contents.life;
-            *life = Life { restarts: life.restarts + 1, guarded_until: now + guard, is_empty: true, floor: None };
+            let (restarts, guarded_until) = (life.restarts + 1, now + guard);
+            *life = Life { restarts, guarded_until, is_empty: true, is_blank: true, floor: None };
         });
     }
 
@@ -82,9 +85,9 @@ impl Entry {
         };
         let own = self.token;
         let lease = self.lease_of(holder, at.now).expect("it was there");
-        lease.token = lease.token.max(token.number());
+        lease.token = lease.token.max(token.number()).max(own).max(at.life.least_token());
         let token = lease.token;
-        self.token = own.max(token);
+        self.token = token;
         Ratified::Yes { token: FencingToken::new(token), attempt, gave_up }
     }
 
@@ -92,23 +95,19 @@ impl Entry {
         if let Some(own) = self.marks.open.get(&due.tick).filter(|open| open.holder == Some(holder)) {
             return Ok((own.attempts, None));
         }
-        self.rise_to_the_floor(due.tick, at.life);
+        // Where it was founded anew; a key's only run has no time that could be compared.
+        if due.tick != Tick::ONLY {
+            self.marks.newest = self.marks.newest.max(self.floor(at.life));
+        }
         match self.standing(due, at.now, at.utc) {
             Standing::Over(why) if !flaw::has(Flaw::MarksAreNotCompared) => Err(why),
             _ => Ok(self.marks.claim(holder, due)),
         }
     }
 
-    /// Where the store was founded anew. A name that was adopted since its restart has forgotten nothing, and a key's only
-    /// run has no time that could be compared.
-    fn rise_to_the_floor(&mut self, tick: Tick, life: &Life) {
-        if tick != Tick::ONLY {
-            self.marks.newest = self.newest(life);
-        }
-    }
-
-    fn newest(&self, life: &Life) -> Option<Tick> {
-        if self.is_adopted { self.marks.newest } else { self.marks.newest.max(life.floor) }
+    /// A name that was adopted since the restart has forgotten nothing but what those had from whom it was adopted.
+    fn floor(&self, life: &Life) -> Option<Tick> {
+        if self.is_adopted { self.floor } else { self.floor.max(life.floor) }
     }
 
     fn is_full(&self, life: &Life) -> bool {
@@ -122,15 +121,28 @@ impl Entry {
         self.release(holder, how, now)
     }
 
-    fn adopt(&mut self, memories: &Memories) {
-        self.is_adopted = true;
+    fn adopt(&mut self, memories: &Memories, life: &Life) {
         self.token = self.token.max(memories.token.number());
-        self.marks.newest = self.marks.newest.max(memories.newest);
-        for (tick, open) in &memories.open {
-            let own = self.marks.open.entry(*tick).or_insert(*open);
-            if own.attempts < open.attempts {
-                *own = *open;
-            }
+        if self.is_adopted {
+            return;
+        }
+        let own = self.remembers(life);
+        let open = memories.open.iter().filter(|(tick, _)| !own.has_closed(**tick));
+        self.marks.open.extend(open);
+        self.marks.newest = own.newest.max(memories.newest);
+        self.floor = own.floor.max(memories.floor);
+        self.is_adopted = true;
+    }
+
+    fn remembers(&self, life: &Life) -> Memories {
+        Memories {
+            is_full: self.is_full(life),
+            is_blank: life.is_blank,
+            token: FencingToken::new(self.token.max(life.least_token())),
+            newest: self.marks.newest,
+            floor: self.floor(life),
+            open: self.marks.open.clone(),
+            ..Memories::default()
         }
     }
 }
@@ -168,13 +180,7 @@ impl Member for Memory {
             Ok(self.with_all(|contents, now| {
                 let clock = contents.utc(now);
                 let entry = contents.names.entry(name.clone()).or_default();
-                Memories {
-                    is_full: entry.is_full(&contents.life),
-                    token: FencingToken::new(entry.token),
-                    newest: entry.newest(&contents.life),
-                    open: entry.marks.open.clone(),
-                    clock,
-                }
+                Memories { clock, ..entry.remembers(&contents.life) }
             }))
         })
     }
@@ -183,7 +189,8 @@ impl Member for Memory {
         Box::pin(async move {
             self.with_all(|contents, now| {
                 contents.life.check_adopts(now)?;
-                contents.names.entry(name.clone()).or_default().adopt(memories);
+                contents.names.entry(name.clone()).or_default().adopt(memories, &contents.life);
+                contents.life.is_blank = false;
                 Ok(())
             })
         })
@@ -194,7 +201,7 @@ impl Member for Memory {
             self.with_all(|contents, now| {
                 let life = &mut contents.life;
                 life.check_adopts(now)?;
-                (life.is_empty, life.floor) = (false, life.floor.max(Some(floor)));
+                *life = Life { is_empty: false, is_blank: false, floor: life.floor.max(Some(floor)), ..*life };
                 Ok(())
             })
         })

@@ -90,6 +90,8 @@ struct Entry {
     marks: Marks,
     /// Whether it has all that the other members of a quorum remember, the store having been restarted.
     is_adopted: bool,
+    /// Ticks with a time, up to here, count as claimed: those had been founded anew from whom it was adopted.
+    floor: Option<Tick>,
     /// The last ticket that was given out.
     ticket: u64,
     /// Who waits, in order.

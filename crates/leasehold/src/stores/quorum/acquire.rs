@@ -175,6 +175,7 @@ impl Inner {
         }
         // As many as make any majority without one of them impossible.
         if told.not_due.len() >= self.majority() {
+            self.fill_later(&claim.name, told.not_full, round);
             return Ok(Outcome::NotDue(most_telling(&told.not_due)));
         }
         if !told.not_full.is_empty() {
@@ -240,7 +241,7 @@ impl Inner {
         let standings = recalled.answers.iter().filter(|(_, memories)| memories.is_full).map(|(_, memories)| {
             let (open, is_alive) = (memories.open.get(&due.tick), |id| running_for == Some(id));
             match due.tick.window(memories.clock, due.keep) {
-                Ok(()) => due.standing(memories.newest, open, is_alive),
+                Ok(()) => due.standing(memories.mark_for(due.tick), open, is_alive),
                 Err(why) => Standing::Over(why),
             }
         });

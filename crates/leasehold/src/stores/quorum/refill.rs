@@ -33,7 +33,7 @@ impl Inner {
     }
 
     /// Fills those members that came back empty with what the others remember of a name: so many others that one of them
-    /// was in every majority. If none remembers anything, and all say so, the quorum is new.
+    /// was in every majority. If none remembers anything of any name, and all say so, the quorum is new.
     ///
     /// # Errors
     /// Too few others remember it; or the members can't be reached, or may not adopt yet.
@@ -54,7 +54,8 @@ impl Inner {
         if others.len() >= needed {
             return self.adopt(name, empty, &all_that(&others)).await;
         }
-        if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| !memories.is_full) {
+        // Where one has adopted or been founded meanwhile there was something to remember, be it of other names.
+        if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
             return self.found(answers.iter().map(|(_, memories)| memories.clock)).await;
         }
         if !failed.is_empty() {
@@ -114,14 +115,13 @@ fn all_that(remember: &[&Memories]) -> Memories {
         let (attempts, once) = (ours.attempts.max(theirs.attempts), ours.once || theirs.once);
         *ours = OpenTick { holder, attempts, once };
     }
-    let is_closed = |tick: &Tick| {
-        remember.iter().any(|memories| memories.newest >= Some(*tick) && !memories.open.contains_key(tick))
-    };
-    open.retain(|tick, _| !is_closed(tick));
+    open.retain(|tick, _| !remember.iter().any(|memories| memories.has_closed(*tick)));
     Memories {
         is_full: true,
+        is_blank: false,
         token: remember.iter().map(|memories| memories.token).max().unwrap_or_default(),
         newest: remember.iter().filter_map(|memories| memories.newest).max(),
+        floor: remember.iter().filter_map(|memories| memories.floor).max(),
         open,
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
     }
