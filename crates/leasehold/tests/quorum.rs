@@ -2,9 +2,10 @@
 //! Tests of faults of other systems bear their number.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use leasehold::member::{Identity, Member, Memories, Ratified};
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
@@ -111,55 +112,83 @@ async fn several_permits_are_refused() {
     assert!(stage.is_clean().await);
 }
 
-/// A member whose server says that it is another's.
-#[derive(Debug)]
-struct Replica(Memory);
+/// A member whose server says that it is another's, or from some moment on denies everything.
+#[derive(Debug, Clone, Default)]
+struct Odd {
+    memory: Memory,
+    unfit: Option<String>,
+    denies: Arc<AtomicBool>,
+}
+
+impl Odd {
+    fn check(&self) -> leasehold::Result<()> {
+        let denied = || leasehold::Error::new(ErrorKind::AccessDenied, "it has other credentials");
+        if self.denies.load(Ordering::Relaxed) { Err(denied()) } else { Ok(()) }
+    }
+}
+
+fn quorum_of(members: &[Odd]) -> Quorum {
+    let named = |(number, odd): (usize, &Odd)| (format!("n{number}"), Arc::new(odd.clone()) as Arc<dyn Store>);
+    Quorum::of(members.iter().enumerate().map(named)).unwrap()
+}
 
 #[deny(clippy::missing_trait_methods)]
-impl Member for Replica {
+impl Member for Odd {
     fn ratify<'a>(
         &'a self,
         lease: &'a LeaseKey,
         token: FencingToken,
         due: Option<Due>,
     ) -> BoxFuture<'a, leasehold::Result<Ratified>> {
-        self.0.ratify(lease, token, due)
+        Box::pin(async move {
+            self.check()?;
+            self.memory.ratify(lease, token, due).await
+        })
     }
     fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, leasehold::Result<Release>> {
-        self.0.conclude(lease, how)
+        Box::pin(async move {
+            self.check()?;
+            self.memory.conclude(lease, how).await
+        })
     }
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<Memories>> {
-        self.0.recall(name)
+        self.memory.recall(name)
     }
     fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, leasehold::Result<()>> {
-        self.0.adopt(name, memories)
+        self.memory.adopt(name, memories)
     }
     fn found(&self, floor: Tick) -> BoxFuture<'_, leasehold::Result<()>> {
-        self.0.found(floor)
+        self.memory.found(floor)
     }
     fn identity(&self) -> BoxFuture<'_, leasehold::Result<Identity>> {
-        let unfit = Some("it is a replica of 10.0.0.1".to_owned());
-        Box::pin(async { Ok(Identity { server: "replica".to_owned(), unfit }) })
+        Box::pin(async { Ok(Identity { unfit: self.unfit.clone(), ..self.memory.identity().await? }) })
     }
 }
 
 macro_rules! as_inner {
     ($($method:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $method<'a>(&'a self, $($argument: $type),*) -> BoxFuture<'a, $answer> { self.0.$method($($argument),*) })*
+        $(fn $method<'a>(&'a self, $($argument: $type),*) -> BoxFuture<'a, $answer> {
+            Box::pin(async move {
+                self.check()?;
+                self.memory.$method($($argument),*).await
+            })
+        })*
     };
 }
 
-impl Store for Replica {
+impl Store for Odd {
     fn traits(&self) -> leasehold::store::Traits {
-        self.0.traits()
+        self.memory.traits()
     }
     fn for_keeper(&self) -> Arc<dyn Store> {
-        Arc::new(Self(self.0.clone()))
+        Arc::new(self.clone())
+    }
+    fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<leasehold::Result<Renewal>>> {
+        self.memory.renew(leases)
     }
     as_inner! {
         try_acquire(claim: &'a Claim) -> leasehold::Result<Attempt>;
         leave(waiter: &'a LeaseKey) -> leasehold::Result<()>;
-        renew(leases: &'a [(LeaseKey, Duration)]) -> Vec<leasehold::Result<Renewal>>;
         release(lease: &'a LeaseKey, how: Ended) -> leasehold::Result<Release>;
         subscribe(name: &'a LockName) -> leasehold::Result<leasehold::store::WakeUps>;
         inspect(name: &'a LockName) -> leasehold::Result<Option<leasehold::Holding>>;
@@ -189,7 +218,7 @@ async fn d08_the_same_server_twice_and_replicas_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("a and c are the same server"), "{error}");
 
-    let replica = Replica(Memory::default());
+    let replica = Odd { unfit: Some("it is a replica of 10.0.0.1".to_owned()), ..Odd::default() };
     let quorum = Quorum::of([named("a", Arc::new(twice)), named("b", Arc::new(other)), named("c", Arc::new(replica))]);
     let quorum = quorum.unwrap();
     let _ = quorum.try_acquire(&claim()).await;
@@ -411,7 +440,10 @@ async fn done_counts_at_any_majority() {
     stage.mend();
     stage.cut(&[1]);
     let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
-    assert_eq!(stage.quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+    // One of these had the lease and one never has: whether a majority had it nobody can say, until it is told again.
+    let error = stage.quorum.release(&key(&ran), how).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
+    assert_eq!(stage.quorum.release(&key(&ran), how).await.unwrap(), Release::NotHeld);
     // Whoever asks next has not heard of it where it was granted.
     sleep(TTL * 20).await;
     stage.mend();
@@ -620,4 +652,146 @@ async fn a_key_that_never_ran_is_granted_by_a_quorum_that_was_founded() {
     assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { .. })), "{answer:?}");
     let answer = stage.quorum.try_acquire(&Claim { name: key, ..key_claim() }).await.unwrap();
     assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}
+
+/// It waits for long while a member is away: each time it asks leaves something to be told to that member.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_leaves_no_crowd_behind_for_a_member_that_is_away() {
+    let stage = Stage::of(3);
+    stage.network.set_weather(Weather { silence: SECOND / 10, ..Weather::FAIR });
+    let _guard = stage.acquires().await;
+    stage.cut(&[2]);
+    let soon = tick_at(stage.quorum.time().await.unwrap());
+    let waiter = Claim { due: Some(due(soon)), ..claim() };
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    for _ in 0..100 {
+        assert!(matches!(stage.quorum.try_acquire(&waiter).await.unwrap(), Attempt::Held(_)));
+        sleep(SECOND / 20).await;
+    }
+    sleep(TTL + 5 * SECOND).await;
+    let after = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert!(after < before + 10, "{before} tasks before, {after} after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_split_vote_asks_again_after_a_while() {
+    let stage = Stage::of(3);
+    for node in &stage.nodes[..2] {
+        assert!(matches!(node.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+    }
+    for _ in 0..20 {
+        let Attempt::Held(held) = stage.quorum.try_acquire(&claim()).await.unwrap() else { panic!("two have it") };
+        assert!(held.remaining >= SECOND / 20, "{:?}", held.remaining);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_minority_has_done_may_have_been_done() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let claim = claim();
+    assert!(matches!(quorum.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+    members[1..].iter().for_each(|odd| odd.denies.store(true, Ordering::Relaxed));
+    let errors = [
+        quorum.revoke(&claim.name, None, leasehold::Revoke::Gently).await.unwrap_err(),
+        quorum.release(&key(&claim), Ended::default()).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::Maybe), "{error}");
+    }
+    members[1..].iter().for_each(|odd| odd.denies.store(false, Ordering::Relaxed));
+    assert_eq!(quorum.release(&key(&claim), Ended::default()).await.unwrap(), Release::Released);
+}
+
+/// One had it still, one has lost it, and one says nothing: nobody knows whether a majority had it.
+#[tokio::test(start_paused = true)]
+async fn it_was_released_only_if_a_majority_had_it() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let claim = claim();
+    assert!(matches!(quorum.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+    members[1].memory.restart(TTL);
+    members[2].denies.store(true, Ordering::Relaxed);
+    let error = quorum.release(&key(&claim), Ended::default()).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
+    members[2].denies.store(false, Ordering::Relaxed);
+    assert_eq!(quorum.release(&key(&claim), Ended::default()).await.unwrap(), Release::NotHeld);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_denies_and_one_that_has_had_it_are_no_denial() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    let done = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(members[0].memory.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(members[0].memory.release(&key(&done), how).await.unwrap(), Release::Released);
+    members[2].denies.store(true, Ordering::Relaxed);
+    let error = quorum.try_acquire(&Claim { due: Some(due(tick)), ..claim() }).await.unwrap_err();
+    assert!(error.is_transient(), "{:?}: {error}", error.kind());
+    let told = error.to_string();
+    assert!(told.contains("claimed before") && told.contains("n2: it has other credentials"), "{told}");
+}
+
+/// The lock is given back at once, its guard says later that nothing was begun.
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_comes_after_the_release_counts() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let asked = || Claim { due: Some(due(tick)), ..claim() };
+    let first = asked();
+    assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    assert_eq!(stage.quorum.release(&key(&first), Ended::default()).await.unwrap(), Release::Released);
+    sleep(TTL * 2).await;
+    let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::NotHeld);
+    let answer = stage.quorum.try_acquire(&asked()).await.unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}
+
+/// A member that has lost the lease is given it back so slowly that it is released meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_is_put_back_too_late_is_taken_away_again() {
+    let stage = Stage::of(3);
+    let claim = claim();
+    assert!(matches!(stage.quorum.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+    sleep(SECOND).await;
+    stage.nodes[2].restart(Duration::ZERO);
+    let keeper = stage.quorum.for_keeper();
+    let slow = SECOND * 2 / 5;
+    assert!(matches!(keeper.renew(&[(key(&claim), TTL)]).await[..], [Ok(Renewal::Renewed)]));
+    stage.network.set_weather(Weather { delay: (slow, slow), ..Weather::FAIR });
+    sleep(SECOND / 10).await;
+    stage.network.set_weather(Weather::FAIR);
+    assert_eq!(stage.quorum.release(&key(&claim), Ended::default()).await.unwrap(), Release::Released);
+    sleep(2 * SECOND).await;
+    assert!(stage.is_clean().await, "{:?}", stage.holders_of("job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_away_for_minutes_hears_what_became_of_a_tick() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let done = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(stage.quorum.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
+    stage.cut(&[2]);
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&done), how).await.unwrap(), Release::Released);
+    sleep(600 * SECOND).await;
+    stage.mend();
+    sleep(10 * SECOND).await;
+    assert!(stage.nodes[2].recall(&done.name).await.unwrap().has_closed(tick));
+}
+
+#[test]
+fn without_a_runtime_members_that_need_none_are_asked_all_the_same() {
+    let quorum = quorum_of(&[(); 3].map(|()| Odd::default()));
+    let (ours, other) = (claim(), claim());
+    let answer = quorum.try_acquire(&ours).now_or_never().unwrap().unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)));
+    let answer = quorum.try_acquire(&other).now_or_never().unwrap().unwrap();
+    assert!(matches!(answer, Attempt::Held(_)));
+    let answer = quorum.release(&key(&ours), Ended::default()).now_or_never().unwrap().unwrap();
+    assert_eq!(answer, Release::Released);
 }

@@ -7,11 +7,11 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::round::Round;
+use super::round::{Round, has_timers};
 use super::rounds::{Granted, key_of, label_for};
 use super::view::shown;
 use super::votes::{Verdict, Votes};
-use super::{Inner, limit_for};
+use super::{Inner, LIMIT, limit_for};
 use crate::chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flaw::{self, Flaw};
@@ -24,6 +24,9 @@ use crate::validity;
 /// How often a split vote is taken again within one attempt: whoever doesn't wait shall not be turned away because another
 /// asked at the same moment.
 const TRIES: u32 = 4;
+
+/// Whoever waits asks again after so long at the least: each time it does, members that are away have to be told.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 /// What one round came to.
 enum Outcome {
@@ -65,13 +68,15 @@ impl Inner {
         let (began, mut tries) = (Instant::now(), 1);
         loop {
             let sent = Instant::now();
-            match self.vote(claim).await? {
+            // Of an earlier round something may be left.
+            let voted = self.vote(claim).await;
+            match voted.map_err(|error| if tries > 1 { error.maybe_applied() } else { error })? {
                 Outcome::Granted(grant) => return Ok(Attempt::Granted(grant)),
                 Outcome::NotDue(why) => return Ok(Attempt::NotDue(why)),
                 Outcome::Held(holding) => return self.held(claim, holding).await,
                 // Somebody may hold it whom too few could name; who waits asks again as soon as others may.
                 Outcome::Split(holding) if tries >= TRIES || began.elapsed() >= claim.ttl / 12 => {
-                    let remaining = holding.remaining.min(a_while(sent.elapsed(), tries));
+                    let remaining = holding.remaining.min(a_while(sent.elapsed(), tries)).max(SHORTEST_WAIT);
                     return self.held(claim, Holding { remaining, ..holding }).await;
                 }
                 Outcome::Again if tries >= TRIES => {
@@ -79,7 +84,8 @@ impl Inner {
                         "the members don't agree: some have lost it again, or know of the tick and others don't";
                     return Err(Error::new(ErrorKind::Unavailable, message).maybe_applied());
                 }
-                Outcome::Split(_) | Outcome::Again => sleep(a_while(sent.elapsed(), tries)).await,
+                Outcome::Split(_) | Outcome::Again if has_timers() => sleep(a_while(sent.elapsed(), tries)).await,
+                Outcome::Split(_) | Outcome::Again => {}
             }
             tries += 1;
         }
@@ -93,6 +99,10 @@ impl Inner {
             Renewal::Renewed => Ok(Some(Attempt::Granted(granted.grant.clone()))),
             Renewal::Revoked => {
                 let held = self.inspect(&claim.name).await?;
+                if held.is_none() {
+                    // Over meanwhile.
+                    self.bury(claim, granted.id).await;
+                }
                 Ok(held.map(|held| Attempt::Held(with_ticket(claim, held))))
             }
             Renewal::Gone => {
@@ -158,6 +168,7 @@ impl Inner {
         if flaw::has(Flaw::NoSecondPhase) {
             return Ok(Outcome::Granted(Grant::of(token)));
         }
+        self.rounds.ratifies(&key_of(claim), lease.holder);
         let needed = if flaw::has(Flaw::SecondPhaseOnOne) { 1 } else { self.majority() };
         let (mut told, mut round) = self.ratify(claim, lease, token, ours).await;
         // What counts is what those know who acknowledge it: one whose counter is ahead may know of a holder of whom those
@@ -179,14 +190,16 @@ impl Inner {
             return Ok(Outcome::NotDue(most_telling(&told.not_due)));
         }
         if !told.not_full.is_empty() {
-            self.refill(&claim.name, &told.not_full).await.map_err(Error::maybe_applied)?;
+            self.refill(&claim.name, &told.not_full, limit_for(claim.ttl)).await.map_err(Error::maybe_applied)?;
             return Ok(Outcome::Again);
         }
         if told.failed.is_empty() {
             // The claim has not come to some, or was lost there again; or only some know of the tick.
             return Ok(Outcome::Again);
         }
-        Err(self.outage(&told.failed).maybe_applied())
+        let error = self.outage(&told.failed).maybe_applied();
+        let not_due = told.not_due.iter().map(|why| format!("one says: {why}"));
+        Err(not_due.fold(error, Error::context))
     }
 
     /// Asks these to ratify, until enough have said yes or all have answered; and what is still to come.
@@ -227,7 +240,7 @@ impl Inner {
             empty.extend(late.map(|(member, _)| member));
             if !empty.is_empty() {
                 // If it can't be done now, whoever comes next will try.
-                let _ = inner.refill(&name, &empty).await;
+                let _ = inner.refill(&name, &empty, LIMIT).await;
             }
         });
     }

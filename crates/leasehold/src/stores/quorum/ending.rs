@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all, poll_immediate};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::round::Round;
-use super::rounds::key_of;
+use super::round::{Answer, Round};
+use super::rounds::{Untold, key_of};
 use super::{Inner, LIMIT};
 use crate::chance;
 use crate::error::{Error, Result};
@@ -22,13 +22,6 @@ pub(super) enum Ending {
     Release(Ended),
 }
 
-/// For how long a member that can't be reached is told that the tick of a round was never begun. Until it knows, the tick
-/// is blocked there, and only there.
-const TICKS_ARE_TAKEN_BACK_FOR: Duration = Duration::from_secs(3600);
-
-/// For how long it is told of a release: longer than most leases; the rest end by themselves.
-const RELEASES_ARE_TOLD_FOR: Duration = Duration::from_secs(60);
-
 /// What the members say to an ending.
 #[derive(Default)]
 struct Told {
@@ -40,20 +33,23 @@ struct Told {
 impl Inner {
     /// Ends all that the members have of an acquisition. A majority decides; the others are told in the background.
     pub(super) async fn end(self: &Arc<Self>, key: &LeaseKey, how: Ending) -> Result<Release> {
-        let rounds = match (how, self.rounds.granted(key)) {
+        let rounds = match how {
             // What else there was is being cleaned up.
-            (Ending::Release(_), Some(granted)) => vec![granted.id],
-            _ => self.rounds.all(key),
+            Ending::Release(_) => self.rounds.to_release(key),
+            Ending::Leave => self.rounds.all(key),
         };
         // All are sent before the first answer is looked at, an error among them.
         let answers = join_all(rounds.into_iter().map(|id| self.end_one(key, id, how))).await;
         let answers: Vec<_> = answers.into_iter().collect::<Result<_>>()?;
+        self.rounds.is_told(key, how);
         Ok(if answers.contains(&Release::Released) { Release::Released } else { Release::NotHeld })
     }
 
     async fn end_one(self: &Arc<Self>, key: &LeaseKey, id: HolderId, how: Ending) -> Result<Release> {
         let lease = LeaseKey { name: key.name.clone(), holder: id };
         let everybody: Vec<_> = (0..self.nodes.len()).collect();
+        // From now on nobody puts it back.
+        let give_up = self.rounds.ends(key, id, how);
         let mut round = self.tell(&lease, how, &everybody).await;
         let mut told = Told::default();
         let is_decided = |told: &Told| told.released.max(told.not_held) >= self.majority();
@@ -62,19 +58,16 @@ impl Inner {
         {
             told.count(member, answer);
         }
-        if told.released + told.not_held < self.majority() {
-            return Err(self.outage(&told.failed));
+        if !is_decided(&told) {
+            let error = self.outage(&told.failed);
+            return Err(if told.released + told.not_held > 0 { error.maybe_applied() } else { error });
         }
-        // Of those who have not answered it isn't known; the lease was theirs unless a majority denies it.
-        let had_it = told.not_held < self.majority();
-        self.rounds.ends(key, id);
+        let had_it = told.released >= self.majority();
         let (inner, key) = (Arc::clone(self), key.clone());
-        let give_up = Instant::now() + RELEASES_ARE_TOLD_FOR;
         in_background(async move {
-            let late = round.rest().await.into_iter().filter(|(_, answer)| answer.is_err()).map(|(member, _)| member);
+            let late = failed(round.rest().await);
             let left = told.failed.into_iter().map(|(member, _)| member).chain(late).collect();
-            inner.tell_until(lease, how, left, give_up).await;
-            inner.rounds.forget(&key, id);
+            inner.tell_later(&key, Untold { id, how, give_up }, left);
         })
         .await;
         Ok(if had_it { Release::Released } else { Release::NotHeld })
@@ -91,28 +84,35 @@ impl Inner {
         self.end_in_background(claim, id, Ending::Release(Ended::default()), everybody).await;
     }
 
-    async fn end_in_background(self: &Arc<Self>, claim: &Claim, id: HolderId, how: Ending, whom: Vec<usize>) {
+    pub(super) async fn end_in_background(
+        self: &Arc<Self>,
+        claim: &Claim,
+        id: HolderId,
+        how: Ending,
+        whom: Vec<usize>,
+    ) {
         let (inner, key) = (Arc::clone(self), key_of(claim));
-        let lease = LeaseKey { name: claim.name.clone(), holder: id };
-        let patience = claim.due.map_or(claim.ttl, |_| TICKS_ARE_TAKEN_BACK_FOR);
-        self.rounds.ends(&key, id);
+        let give_up = self.rounds.ends(&key, id, how);
         in_background(async move {
-            inner.tell_until(lease, how, whom, Instant::now() + patience).await;
-            inner.rounds.forget(&key, id);
+            let lease = LeaseKey { name: key.name.clone(), holder: id };
+            let left = failed(inner.tell(&lease, how, &whom).await.rest().await).collect();
+            inner.tell_later(&key, Untold { id, how, give_up }, left);
         })
         .await;
     }
 
-    async fn tell_until(&self, lease: LeaseKey, how: Ending, mut whom: Vec<usize>, give_up: Instant) {
-        let mut pause = Duration::from_millis(20);
-        while !whom.is_empty() {
-            let answers = self.tell(&lease, how, &whom).await.rest().await;
-            whom = answers.into_iter().filter(|(_, answer)| answer.is_err()).map(|(member, _)| member).collect();
-            if whom.is_empty() || Instant::now() >= give_up {
-                return;
+    /// Tells it these members, who could not be reached, until they have heard of it. All that one of them has not heard of
+    /// an acquisition is told by one task: whoever waits leaves a round behind each time it asks.
+    fn tell_later(self: &Arc<Self>, key: &LeaseKey, untold: Untold, whom: Vec<usize>) {
+        if whom.is_empty() {
+            return self.rounds.forget(key, untold.id);
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        for member in whom {
+            if self.rounds.owe(key, member, untold) {
+                let teller = Teller { inner: Arc::clone(self), key: key.clone(), member, is_done: false };
+                runtime.spawn(teller.tell());
             }
-            sleep(pause.mul_f64(chance::within(0.5..1.0))).await;
-            pause = (pause * 2).min(Duration::from_secs(2));
         }
     }
 
@@ -143,6 +143,52 @@ async fn in_background(work: impl Future<Output = ()> + Send + 'static) {
         && let Ok(runtime) = Handle::try_current()
     {
         runtime.spawn(work);
+    }
+}
+
+/// Those who have not answered.
+fn failed(answers: Vec<Answer<Release>>) -> impl Iterator<Item = usize> {
+    answers.into_iter().filter(|(_, answer)| answer.is_err()).map(|(member, _)| member)
+}
+
+/// Tells one member what it has not heard of one acquisition.
+struct Teller {
+    inner: Arc<Inner>,
+    key: LeaseKey,
+    member: usize,
+    is_done: bool,
+}
+
+impl Teller {
+    async fn tell(mut self) {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            sleep(pause.mul_f64(chance::within(0.5..1.0))).await;
+            let Some(owed) = self.inner.rounds.owed(&self.key, self.member) else {
+                self.is_done = true;
+                return;
+            };
+            let heard: Vec<_> =
+                join_all(owed.iter().map(|untold| self.say(untold))).await.into_iter().flatten().collect();
+            self.inner.rounds.heard(&self.key, self.member, &heard);
+            pause = (pause * 2).min(Duration::from_secs(2));
+        }
+    }
+
+    /// What it has heard of.
+    async fn say(&self, untold: &Untold) -> Option<HolderId> {
+        let lease = LeaseKey { name: self.key.name.clone(), holder: untold.id };
+        let answers = self.inner.tell(&lease, untold.how, &[self.member]).await.rest().await;
+        failed(answers).next().is_none().then_some(untold.id)
+    }
+}
+
+/// With its runtime, perhaps, before all is told: whoever finds something to tell on another begins anew.
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.inner.rounds.gives_up(&self.key, self.member);
+        }
     }
 }
 

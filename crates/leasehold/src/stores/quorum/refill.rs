@@ -33,12 +33,12 @@ impl Inner {
     }
 
     /// Fills those members that came back empty with what the others remember of a name: so many others that one of them
-    /// was in every majority. If none remembers anything of any name, and all say so, the quorum is new.
+    /// was in every majority. Each step may take a member so long. If none remembers anything of any name, and all say so, the quorum is new.
     ///
     /// # Errors
     /// Too few others remember it; or the members can't be reached, or may not adopt yet.
-    pub(super) async fn refill(&self, name: &LockName, empty: &[usize]) -> Result<()> {
-        let Recalled { answers, failed } = self.recall(name, LIMIT).await;
+    pub(super) async fn refill(&self, name: &LockName, empty: &[usize], limit: Duration) -> Result<()> {
+        let Recalled { answers, failed } = self.recall(name, limit).await;
         let counts = |member: &usize, memories: &Memories| {
             (memories.is_full && !empty.contains(member)) || flaw::has(Flaw::AdoptedFromTheEmpty)
         };
@@ -52,11 +52,11 @@ impl Inner {
             others.truncate(1);
         }
         if others.len() >= needed {
-            return self.adopt(name, empty, &all_that(&others)).await;
+            return self.adopt(name, empty, &all_that(&others), limit).await;
         }
         // Where one has adopted or been founded meanwhile there was something to remember, be it of other names.
         if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
-            return self.found(answers.iter().map(|(_, memories)| memories.clock)).await;
+            return self.found(answers.iter().map(|(_, memories)| memories.clock), limit).await;
         }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
@@ -74,28 +74,33 @@ impl Inner {
         let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.time()));
         // A majority of them: one of these was in every majority that has granted a tick.
         let clocks = self.see(Round::send(calls, LIMIT).await).await?.answers;
-        self.found(clocks.into_iter()).await
+        self.found(clocks.into_iter(), LIMIT).await
     }
 
-    async fn adopt(&self, name: &LockName, empty: &[usize], memories: &Memories) -> Result<()> {
+    async fn adopt(&self, name: &LockName, empty: &[usize], memories: &Memories, limit: Duration) -> Result<()> {
         let calls = empty.iter().map(|&member| (member, self.nodes[member].member().adopt(name, memories)));
-        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let answers = Round::send(calls, limit).await.rest().await;
         let all = answers.len();
         let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
         if failed.len() < all { Ok(()) } else { Err(self.outage(&failed)) }
     }
 
     /// Whoever was granted a tick before had a member whose clock was not more than the slack behind it.
-    async fn found(&self, clocks: impl Iterator<Item = Duration>) -> Result<()> {
+    async fn found(&self, clocks: impl Iterator<Item = Duration>, limit: Duration) -> Result<()> {
         let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
         let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
         let Some(floor) = floor else {
             return Err(Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"));
         };
         let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().found(floor).boxed()));
-        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let answers = Round::send(calls, limit).await.rest().await;
         let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
-        if self.nodes.len() - failed.len() >= self.majority() { Ok(()) } else { Err(self.outage(&failed)) }
+        let count = self.nodes.len() - failed.len();
+        match count {
+            0 => Err(self.outage(&failed)),
+            _ if count < self.majority() => Err(self.outage(&failed).maybe_applied()),
+            _ => Ok(()),
+        }
     }
 
     fn named(&self, members: &[usize]) -> String {

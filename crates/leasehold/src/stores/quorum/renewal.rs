@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
+use super::ending::Ending;
 use super::round::Round;
-use super::rounds::{Granted, label_for};
+use super::rounds::{Granted, key_of, label_for};
 use super::{Inner, LIMIT, limit_for};
-use crate::error::{Error, Result};
+use crate::error::{Applied, Error, Result};
 use crate::flaw::{self, Flaw};
-use crate::lease::{Attempt, Claim, LeaseKey, Renewal};
+use crate::lease::{Attempt, Claim, Ended, LeaseKey, Renewal};
 use crate::member::Ratified;
 
 /// The answers for one lease so far.
@@ -117,26 +119,31 @@ impl Inner {
     }
 
     /// A claim of the same round, at one member. If it comes to nothing the next renewal finds that.
-    async fn put_back(&self, member: usize, granted: &Granted) {
+    async fn put_back(self: &Arc<Self>, member: usize, granted: &Granted) {
         let Granted { claim, id, grant } = granted;
         let label = label_for(&claim.label, claim.holder);
         let again = Claim { holder: *id, label, due: None, queue: None, ..claim.clone() };
-        let (limit, store) = (limit_for(claim.ttl), &self.nodes[member].store);
-        let claimed = tokio::time::timeout(limit, self.claim(member, &again)).await;
-        if !matches!(claimed, Ok(Ok(Attempt::Granted(_)))) {
-            return;
+        let limit = limit_for(claim.ttl);
+        let claimed = timeout(limit, self.claim(member, &again)).await;
+        match claimed {
+            Ok(Ok(Attempt::Granted(_))) => {
+                let lease = granted.lease();
+                let ratify = || timeout(limit, self.nodes[member].member().ratify(&lease, grant.token, None));
+                if let Ok(Ok(Ratified::NotFull)) = ratify().await
+                    && self.refill(&claim.name, &[member], limit).await.is_ok()
+                {
+                    drop(ratify().await);
+                }
+            }
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) if error.applied() == Applied::No => return,
+            // It may come there yet.
+            Ok(Err(_)) | Err(_) => {}
         }
-        let lease = granted.lease();
-        let still_holds = || self.rounds.granted(&super::rounds::key_of(claim)).is_some_and(|now| now.id == *id);
-        let ratify = || tokio::time::timeout(limit, self.nodes[member].member().ratify(&lease, grant.token, None));
-        if let Ok(Ok(Ratified::NotFull)) = ratify().await
-            && self.refill(&claim.name, &[member]).await.is_ok()
-        {
-            drop(ratify().await);
-        }
-        if !still_holds() {
-            // Released meanwhile, perhaps before the claim came there.
-            drop(tokio::time::timeout(limit, store.leave(&lease)).await);
+        let still_holds = self.rounds.granted(&key_of(claim)).is_some_and(|now| now.id == *id);
+        if !still_holds {
+            // Released meanwhile, perhaps before the claim came there. What became of its work is told by others.
+            self.end_in_background(claim, *id, Ending::Release(Ended::default()), vec![member]).await;
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -28,6 +29,10 @@ impl<'a, T: Send + 'a> Round<'a, T> {
         let mut round = Self { answers: VecDeque::new(), under_way: FuturesUnordered::new() };
         for (member, call) in calls {
             let mut limited = async move {
+                // Whoever asks without a runtime waits for as long as the call takes.
+                if !has_timers() {
+                    return (member, call.await);
+                }
                 let answer = timeout(limit, call).await;
                 (member, answer.unwrap_or_else(|_| Err(timed_out(limit))))
             }
@@ -61,6 +66,11 @@ impl<'a, T: Send + 'a> Round<'a, T> {
         }
         rest
     }
+}
+
+/// Whether there is a runtime, whose timers can be used.
+pub(super) fn has_timers() -> bool {
+    Handle::try_current().is_ok()
 }
 
 fn timed_out(limit: Duration) -> Error {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::ending::Ending;
 use crate::flaw::{self, Flaw};
 use crate::lease::{Claim, Grant, HolderId, LeaseKey};
 
@@ -27,12 +28,34 @@ struct State {
 struct Acquisition {
     /// The round that was granted.
     granted: Option<Arc<Granted>>,
-    /// Rounds of which something may be at the members, and nobody cleans up.
-    open: Vec<HolderId>,
-    /// Those that somebody cleans up.
-    ending: Vec<HolderId>,
-    /// After so long nothing is left by itself; none if a tick was claimed.
-    over: Option<Instant>,
+    /// The round that was granted and has been released: told again under this, and if it is for a tick, told late how that
+    /// went.
+    released: Option<HolderId>,
+    /// Rounds of which something may be at the members.
+    rounds: Vec<Known>,
+    /// What the members have not heard of, by member; somebody tells each of these.
+    untold: HashMap<usize, Vec<Untold>>,
+    ttl: Duration,
+    is_for_a_tick: bool,
+    /// After so long nothing is left by itself, and nothing more is said of it.
+    over: Instant,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: HolderId,
+    /// Whether somebody cleans it up.
+    is_ending: bool,
+    /// Whether its tick may have been claimed somewhere.
+    has_tick: bool,
+}
+
+/// An ending that one member has not heard of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Untold {
+    pub id: HolderId,
+    pub how: Ending,
+    pub give_up: Instant,
 }
 
 /// A round that a majority has granted.
@@ -54,29 +77,41 @@ impl Granted {
 /// For how many TTLs an acquisition of which nothing is heard is remembered.
 const REMEMBERED: u32 = 4;
 
+/// For how long a member that can't be reached is told how the tick of a round went. Until it knows, the tick is blocked
+/// there, and only there.
+const VERDICTS_ARE_TOLD_FOR: Duration = Duration::from_secs(3600);
+
+/// For how long it is told of a release without one: for the TTL, after which the lease ends by itself, and this at least.
+const ENDINGS_ARE_TOLD_FOR: Duration = Duration::from_secs(60);
+
 /// So many are remembered without looking whether they still need be.
 const FEW: usize = 64;
 
 impl Rounds {
     /// A new round of this acquisition; what it is called at the members.
     pub fn begin(&self, claim: &Claim) -> LeaseKey {
-        let key = key_of(claim);
         let id = if flaw::has(Flaw::RoundsShareAnIdentity) { claim.holder } else { HolderId::fresh() };
         let mut state = self.state();
         state.purge();
-        let over = claim.due.is_none().then(|| Instant::now() + claim.ttl * REMEMBERED);
-        let fresh = || Acquisition { granted: None, open: Vec::new(), ending: Vec::new(), over };
-        let acquisition = state.of.entry(key).or_insert_with(fresh);
-        acquisition.open.push(id);
-        acquisition.over = acquisition.over.max(over).filter(|_| over.is_some());
+        let acquisition = state.of.entry(key_of(claim)).or_insert_with(|| Acquisition::of(claim));
+        acquisition.rounds.push(Known { id, is_ending: false, has_tick: false });
+        acquisition.is_heard_of();
         LeaseKey { name: claim.name.clone(), holder: id }
+    }
+
+    /// The members are asked to ratify it: from now on its tick may be claimed.
+    pub fn ratifies(&self, key: &LeaseKey, id: HolderId) {
+        if let Some(acquisition) = self.state().of.get_mut(key) {
+            let has_tick = acquisition.is_for_a_tick;
+            acquisition.rounds.iter_mut().filter(|known| known.id == id).for_each(|known| known.has_tick = has_tick);
+        }
     }
 
     /// A round was granted.
     pub fn grant(&self, granted: Granted) {
         let key = key_of(&granted.claim);
         if let Some(acquisition) = self.state().of.get_mut(&key) {
-            acquisition.open.retain(|id| *id != granted.id);
+            acquisition.rounds.retain(|known| known.id != granted.id);
             acquisition.granted = Some(Arc::new(granted));
         }
     }
@@ -88,8 +123,9 @@ impl Rounds {
 
     /// It is renewed: it will be heard of for a while.
     pub fn lasts(&self, key: &LeaseKey, ttl: Duration) {
-        if let Some(Acquisition { over: Some(over), .. }) = self.state().of.get_mut(key) {
-            *over = (*over).max(Instant::now() + ttl * REMEMBERED);
+        if let Some(acquisition) = self.state().of.get_mut(key) {
+            acquisition.ttl = ttl;
+            acquisition.is_heard_of();
         }
     }
 
@@ -97,17 +133,63 @@ impl Rounds {
     pub fn abandoned(&self, key: &LeaseKey) -> Vec<HolderId> {
         let mut state = self.state();
         let Some(acquisition) = state.of.get_mut(key) else { return Vec::new() };
-        let abandoned = std::mem::take(&mut acquisition.open);
-        acquisition.ending.extend(&abandoned);
-        abandoned
+        let open = acquisition.rounds.iter_mut().filter(|known| !known.is_ending);
+        open.map(|known| {
+            known.is_ending = true;
+            known.id
+        })
+        .collect()
     }
 
-    /// From now on somebody cleans it up.
-    pub fn ends(&self, key: &LeaseKey, id: HolderId) {
-        if let Some(acquisition) = self.state().of.get_mut(key) {
-            acquisition.forget(id);
-            acquisition.ending.push(id);
+    /// From now on somebody cleans it up. Until when a member that can't be reached is told.
+    pub fn ends(&self, key: &LeaseKey, id: HolderId, how: Ending) -> Instant {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return Instant::now() + ENDINGS_ARE_TOLD_FOR };
+        if let Some(granted) = acquisition.granted.take_if(|granted| granted.id == id) {
+            acquisition.released = Some(granted.id);
+            acquisition.rounds.push(Known { id, is_ending: true, has_tick: acquisition.is_for_a_tick });
         }
+        let mut has_tick = false;
+        for known in acquisition.rounds.iter_mut().filter(|known| known.id == id) {
+            known.is_ending = true;
+            has_tick = known.has_tick;
+        }
+        let has_verdict = match how {
+            Ending::Leave => has_tick,
+            Ending::Release(how) => how.verdict.is_some(),
+        };
+        let patience = match how {
+            _ if has_verdict => VERDICTS_ARE_TOLD_FOR,
+            Ending::Leave => acquisition.ttl,
+            Ending::Release(_) => acquisition.ttl.max(ENDINGS_ARE_TOLD_FOR),
+        };
+        acquisition.is_heard_of();
+        Instant::now() + patience
+    }
+
+    /// A majority has heard of the release: with a verdict, if it is for a tick, that is all there is to say.
+    pub fn is_told(&self, key: &LeaseKey, how: Ending) {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return };
+        if !acquisition.is_for_a_tick || !matches!(how, Ending::Release(how) if how.verdict.is_none()) {
+            acquisition.released = None;
+        }
+        state.tidy(key);
+    }
+
+    /// What is released: the round that was granted; released already, that and whatever nobody cleans up. Of an acquisition
+    /// that had none, [all](Self::all).
+    pub fn to_release(&self, key: &LeaseKey) -> Vec<HolderId> {
+        if let Some(acquisition) = self.state().of.get(key) {
+            if let Some(granted) = &acquisition.granted {
+                return vec![granted.id];
+            }
+            if let Some(released) = acquisition.released {
+                let open = acquisition.rounds.iter().filter(|known| !known.is_ending).map(|known| known.id);
+                return open.chain([released]).collect();
+            }
+        }
+        self.all(key)
     }
 
     /// All rounds of which something may be at the members. Of one that is not known here, what the caller calls it.
@@ -115,16 +197,60 @@ impl Rounds {
         let state = self.state();
         let Some(acquisition) = state.of.get(key) else { return vec![key.holder] };
         let granted = acquisition.granted.iter().map(|granted| granted.id);
-        acquisition.open.iter().chain(&acquisition.ending).copied().chain(granted).collect()
+        acquisition.rounds.iter().map(|known| known.id).chain(granted).collect()
     }
 
     /// Nothing of it is left at any member.
     pub fn forget(&self, key: &LeaseKey, id: HolderId) {
         let mut state = self.state();
+        if let Some(acquisition) = state.of.get_mut(key) {
+            acquisition.forget(id);
+            state.tidy(key);
+        }
+    }
+
+    /// A member has not heard of it. Whether somebody has to begin to tell that member.
+    pub fn owe(&self, key: &LeaseKey, member: usize, untold: Untold) -> bool {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return false };
+        acquisition.over = acquisition.over.max(untold.give_up);
+        let is_first = !acquisition.untold.contains_key(&member);
+        let theirs = acquisition.untold.entry(member).or_default();
+        theirs.retain(|other| other.id != untold.id);
+        theirs.push(untold);
+        is_first
+    }
+
+    /// What a member is still to be told. None once that is nothing: then nobody tells it any more.
+    pub fn owed(&self, key: &LeaseKey, member: usize) -> Option<Vec<Untold>> {
+        let mut state = self.state();
+        let acquisition = state.of.get_mut(key)?;
+        let now = Instant::now();
+        let theirs = acquisition.untold.get_mut(&member)?;
+        let (owed, late): (Vec<_>, Vec<_>) = theirs.iter().copied().partition(|untold| now < untold.give_up);
+        *theirs = owed.clone();
+        if owed.is_empty() {
+            acquisition.untold.remove(&member);
+        }
+        late.iter().for_each(|untold| acquisition.forget_if_told(untold.id));
+        state.tidy(key);
+        (!owed.is_empty()).then_some(owed)
+    }
+
+    /// A member has heard of these.
+    pub fn heard(&self, key: &LeaseKey, member: usize, of: &[HolderId]) {
+        let mut state = self.state();
         let Some(acquisition) = state.of.get_mut(key) else { return };
-        acquisition.forget(id);
-        if acquisition.granted.is_none() && acquisition.open.is_empty() && acquisition.ending.is_empty() {
-            state.of.remove(key);
+        if let Some(theirs) = acquisition.untold.get_mut(&member) {
+            theirs.retain(|untold| !of.contains(&untold.id));
+        }
+        of.iter().for_each(|id| acquisition.forget_if_told(*id));
+    }
+
+    /// Nobody tells that member any more, though it has not heard of all: the runtime has ended.
+    pub fn gives_up(&self, key: &LeaseKey, member: usize) {
+        if let Some(acquisition) = self.state().of.get_mut(key) {
+            acquisition.untold.remove(&member);
         }
     }
 
@@ -139,16 +265,49 @@ impl State {
             return;
         }
         let now = Instant::now();
-        self.of.retain(|_, acquisition| acquisition.over.is_none_or(|over| now < over));
+        self.of.retain(|_, acquisition| now < acquisition.over);
         self.purge_at = self.of.len() * 2;
+    }
+
+    /// Forgets an acquisition of which there is nothing more to know.
+    fn tidy(&mut self, key: &LeaseKey) {
+        if self.of.get(key).is_some_and(Acquisition::is_empty) {
+            self.of.remove(key);
+        }
     }
 }
 
 impl Acquisition {
+    fn of(claim: &Claim) -> Self {
+        Self {
+            granted: None,
+            released: None,
+            rounds: Vec::new(),
+            untold: HashMap::new(),
+            ttl: claim.ttl,
+            is_for_a_tick: claim.due.is_some(),
+            over: Instant::now(),
+        }
+    }
+
+    fn is_heard_of(&mut self) {
+        let least = if self.is_for_a_tick { VERDICTS_ARE_TOLD_FOR } else { Duration::ZERO };
+        self.over = self.over.max(Instant::now() + least.max(self.ttl * REMEMBERED));
+    }
+
     fn forget(&mut self, id: HolderId) {
-        self.open.retain(|open| *open != id);
-        self.ending.retain(|ending| *ending != id);
+        self.rounds.retain(|known| known.id != id);
         self.granted.take_if(|granted| granted.id == id);
+    }
+
+    fn forget_if_told(&mut self, id: HolderId) {
+        if !self.untold.values().flatten().any(|untold| untold.id == id) {
+            self.forget(id);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.granted.is_none() && self.released.is_none() && self.rounds.is_empty() && self.untold.is_empty()
     }
 }
 
@@ -190,7 +349,7 @@ mod tests {
         assert_eq!(rounds.all(&key), [claim.holder], "unknown: as the caller calls it");
         let (one, two) = (rounds.begin(&claim).holder, rounds.begin(&claim).holder);
         assert!(one != two && one != claim.holder);
-        rounds.ends(&key, one);
+        rounds.ends(&key, one, Ending::Leave);
         assert_eq!(rounds.abandoned(&key), [two]);
         assert_eq!(rounds.all(&key), [one, two]);
         rounds.forget(&key, one);

@@ -139,7 +139,12 @@ impl Inner {
                 Err(error) => seen.failed.push((member, error)),
             }
         }
-        if seen.answers.len() < self.majority() { Err(self.outage(&seen.failed)) } else { Ok(seen) }
+        if seen.answers.len() >= self.majority() {
+            return Ok(seen);
+        }
+        // What was asked of all may have been done by some.
+        let error = self.outage(&seen.failed);
+        Err(if seen.answers.is_empty() { error } else { error.maybe_applied() })
     }
 
     /// The hold that a majority has, if those that are `unknown` have it too; none if there is none.
