@@ -14,7 +14,8 @@ use tokio::time::Instant;
 ///   stays so; hence it is enough to look whenever another one begins.
 /// - Tokens grow from each holder to the next.
 /// - A tick that is to run once at most is begun once; none is begun after its `Done` was acknowledged.
-/// - In the end, when all is quiet, nothing is left in the store.
+/// - In the end, when all is quiet, nothing is left in the store; and a tick that has failed and is to be tried again, or
+///   that was given back unbegun, is granted again: [`Judge::to_be_granted_again`] says which.
 #[derive(Debug, Clone)]
 pub struct Judge(Arc<Mutex<State>>);
 
@@ -35,6 +36,11 @@ struct State {
 struct Begun {
     is_once: bool,
     is_done: bool,
+    is_begun: bool,
+    /// Whether somebody was told that it is given back unbegun.
+    is_unbegun: bool,
+    /// Whether it isn't known how it ended.
+    is_uncertain: bool,
 }
 
 /// What has happened, for tests that must not be empty.
@@ -125,13 +131,37 @@ impl Judge {
         state.note(&format!("{name}: {tick} begins"));
         let fault = match state.ticks.get(&(name.clone(), tick)) {
             Some(begun) if begun.is_done => Some("after it was done"),
-            Some(begun) if begun.is_once || is_once => Some("twice, though once at most"),
+            Some(begun) if begun.is_begun && (begun.is_once || is_once) => Some("twice, though once at most"),
             _ => None,
         };
         if let Some(fault) = fault {
             state.finds(format!("{name}: {tick} was begun {fault}"));
         }
-        state.ticks.entry((name.clone(), tick)).or_default().is_once |= is_once;
+        let begun = state.ticks.entry((name.clone(), tick)).or_default();
+        begun.is_once |= is_once;
+        begun.is_begun = true;
+    }
+
+    /// The store has acknowledged that a tick was not begun.
+    pub fn is_unbegun(&self, name: &LockName, tick: Tick) {
+        let mut state = self.state();
+        state.note(&format!("{name}: {tick} was not begun"));
+        state.ticks.entry((name.clone(), tick)).or_default().is_unbegun = true;
+    }
+
+    /// The store has not acknowledged how a tick ended: it may have heard of it all the same.
+    pub fn is_uncertain(&self, name: &LockName, tick: Tick) {
+        self.state().ticks.entry((name.clone(), tick)).or_default().is_uncertain = true;
+    }
+
+    /// Once all is quiet, ticks that are to be granted to whoever asks for them.
+    #[must_use]
+    pub fn to_be_granted_again(&self) -> Vec<(LockName, Tick)> {
+        let has_failed = |begun: &Begun| begun.is_begun && !begun.is_once;
+        let never_was = |begun: &Begun| begun.is_unbegun && !begun.is_begun;
+        let is_due = |begun: &Begun| !begun.is_done && !begun.is_uncertain && (has_failed(begun) || never_was(begun));
+        let state = self.state();
+        state.ticks.iter().filter(|(_, begun)| is_due(begun)).map(|(which, _)| which.clone()).collect()
     }
 
     /// The store has acknowledged that the work of a tick is done.
@@ -235,6 +265,27 @@ mod tests {
 
     fn locks(store: &Memory, machine: &Machine) -> Locks {
         Locks::builder().simulated(Arc::new(machine.clone())).over(Arc::new(store.clone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ticks_that_failed_or_were_not_begun_are_to_be_granted_again() {
+        let (judge, name) = (Judge::new(7), LockName::new("job").unwrap());
+        let ticks: Vec<_> = (1..=7).map(|millis| Tick::from_unix_millis(millis).unwrap()).collect();
+        let [failed, done, uncertain, once, unbegun, begun_later, unknown] = ticks[..] else { panic!("seven") };
+        for tick in [failed, done, uncertain] {
+            judge.begins(&name, tick, false);
+        }
+        judge.is_done(&name, done);
+        judge.is_uncertain(&name, uncertain);
+        judge.is_unbegun(&name, unbegun);
+        judge.is_unbegun(&name, begun_later);
+        for tick in [once, begun_later] {
+            judge.begins(&name, tick, true);
+        }
+        judge.is_unbegun(&name, unknown);
+        judge.is_uncertain(&name, unknown);
+        assert_eq!(judge.to_be_granted_again(), [(name.clone(), failed), (name, unbegun)]);
+        assert!(judge.verdict().is_ok());
     }
 
     async fn guard(locks: &Locks) -> Guard {
