@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use leasehold::member::Member;
 use leasehold::store::{Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
@@ -318,6 +319,11 @@ impl Store for Faulty {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    /// What it breaks is the calls of a store.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }
 

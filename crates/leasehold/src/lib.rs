@@ -58,6 +58,7 @@
 //! | `fence-sqlx-mysql` | `mysql`, and the same for a transaction of `sqlx` in MySQL or MariaDB |
 //! | `fence-tokio-postgres` | `postgres`, and the same for a transaction of `tokio_postgres` |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
+//! | `simulation` | for tests: chance from a seed |
 //!
 //! Nothing is on by default but the memory store. Linux only so far: deadlines count on `CLOCK_BOOTTIME`. The futures
 //! need a Tokio runtime with its timer on; renewals need none of yours, for the keeper has a thread and a runtime of
@@ -67,11 +68,13 @@
 
 pub mod blocking;
 mod bound;
+mod chance;
 mod error;
 mod event;
 #[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql", feature = "fence-tokio-postgres"))]
 pub mod fence;
 mod finding;
+mod flaw;
 mod guard;
 mod hold;
 mod keeper;
@@ -80,9 +83,12 @@ mod lease;
 mod lock;
 mod locks;
 mod marks;
+pub mod member;
 mod multi;
 mod name;
 mod presence;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod span;
 pub mod store;
 pub mod stores;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use leasehold::member::Member;
 use leasehold::store::{Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::validity::Moment;
@@ -511,6 +512,10 @@ impl Store for Mutant {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }
 

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::span::Span;
 use crate::store::{Store, Tables, Traits, WakeUps};
@@ -104,5 +105,10 @@ impl Store for Timeout {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    /// A layer is no store of its own: it goes around a quorum, not into it.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

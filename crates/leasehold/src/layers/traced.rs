@@ -9,6 +9,7 @@ use tracing::Instrument;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 
@@ -100,5 +101,10 @@ impl Store for Traced {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    /// A layer is no store of its own: it goes around a quorum, not into it.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

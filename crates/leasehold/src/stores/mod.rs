@@ -16,6 +16,7 @@ mod password;
 mod percent;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod secrets;
@@ -29,6 +30,7 @@ pub mod sqlite;
 mod tls;
 
 pub use memory::Memory;
+pub use quorum::Quorum;
 pub use secrets::hide_secrets;
 
 /// The kinds of stores, and the schemes of each.
@@ -56,6 +58,8 @@ const SCHEMES: [(&str, &[&str]); 5] = [
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
 /// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
 /// | `postgres://…?mode=advisory`, `mysql://…?mode=advisory` | locks of sessions in the same databases | `postgres`, `mysql` |
+///
+/// [`Quorum`] is made of stores, not opened.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the

@@ -47,6 +47,7 @@ use self::watches::Watches;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 use crate::validity::BootClock;
@@ -133,6 +134,11 @@ impl Store for Etcd {
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    /// A cluster is a quorum already, and its revisions can't be raised.
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 

@@ -30,6 +30,7 @@ use self::options::Options;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
 use crate::stores::sql::advisory::Advisory;
@@ -289,5 +290,9 @@ impl Store for MySql {
         let Options { database, namespace, .. } = &self.site.options;
         let database = Database::MySql { database: database.clone(), home };
         Some(Tables { database, namespace: namespace.clone() })
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

@@ -31,6 +31,7 @@ use self::options::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Database, Store, Tables, Traits, WakeUps};
 use crate::stores::sql::advisory::Advisory;
@@ -368,5 +369,9 @@ impl Store for Postgres {
         let home = self.server.home()?;
         let database = Database::Postgres { schema: options.schema.clone(), home };
         Some(Tables { database, namespace: options.namespace.clone() })
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

@@ -41,6 +41,7 @@ use self::servers::Servers;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 use crate::stores::tls::Tls;
@@ -329,6 +330,10 @@ impl Store for Redis {
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 

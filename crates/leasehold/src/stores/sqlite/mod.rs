@@ -40,6 +40,7 @@ use self::watch::Watch;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{self, Store, Tables, Traits, WakeUps};
 
@@ -219,5 +220,10 @@ impl Store for Sqlite {
         let Database { place, namespace, .. } = &*self.database;
         let database = store::Database::SqliteFile(place.path.clone());
         Some(Tables { database, namespace: namespace.clone() })
+    }
+
+    /// All its processes are on one machine.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

@@ -28,6 +28,7 @@ pub(crate) use self::tether::Tether;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 
@@ -175,5 +176,10 @@ impl<S: Server> Store for Advisory<S> {
 
     fn tables(&self) -> Option<Tables> {
         None // No row says who holds what.
+    }
+
+    /// Its locks end with a session.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

@@ -28,6 +28,7 @@ use crate::finding::{Finding, Severity};
 use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
 };
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Store, Tables, Traits, WakeUps};
 
@@ -283,6 +284,11 @@ impl<T: Table> Store for ShedLock<T> {
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    /// Services that know nothing of a quorum lock the same rows.
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 }

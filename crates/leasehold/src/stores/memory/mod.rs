@@ -1,5 +1,7 @@
 //! The reference store: the whole contract in its simplest form, in the memory of one process.
 
+mod member;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, Weak};
@@ -14,10 +16,13 @@ use crate::lease::{
     Revoke, disagreement,
 };
 use crate::marks::Marks;
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Bell, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
+
+use self::member::Life;
 
 /// Locks inside one process: for tests, and for programs whose tasks exclude one another.
 ///
@@ -26,9 +31,22 @@ use crate::validity::{BootClock, Clock, Moment};
 #[derive(Debug, Clone)]
 pub struct Memory {
     clock: Arc<dyn Clock>,
+    contents: Arc<Mutex<Contents>>,
+}
+
+#[derive(Debug)]
+struct Contents {
+    names: BTreeMap<LockName, Entry>,
+    life: Life,
     /// The time of day, since 1970, at which the clock showed nothing.
     clocks_zero: Duration,
-    names: Arc<Mutex<BTreeMap<LockName, Entry>>>,
+}
+
+impl Contents {
+    /// The time of day: it goes on as the clock does.
+    fn utc(&self, now: Moment) -> Duration {
+        self.clocks_zero + now.since(Moment::from_nanos(0))
+    }
 }
 
 impl Memory {
@@ -37,24 +55,20 @@ impl Memory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let clocks_zero = utc.saturating_sub(clock.now().since(Moment::from_nanos(0)));
-        Self { clock, clocks_zero, names: Arc::default() }
-    }
-
-    /// The time of day: it goes on as the clock does.
-    fn utc(&self, now: Moment) -> Duration {
-        self.clocks_zero + now.since(Moment::from_nanos(0))
+        let contents = Contents { names: BTreeMap::new(), life: Life::default(), clocks_zero };
+        Self { clock, contents: Arc::new(Mutex::new(contents)) }
     }
 
     /// Does `what` to everything at one instant of the clock.
-    fn with_all<T>(&self, what: impl FnOnce(&mut BTreeMap<LockName, Entry>, Moment) -> T) -> T {
-        let mut names = self.names.lock().expect("nothing panics while it is locked");
+    fn with_all<T>(&self, what: impl FnOnce(&mut Contents, Moment) -> T) -> T {
+        let mut contents = self.contents.lock().expect("nothing panics while it is locked");
         let now = self.clock.now();
-        what(&mut names, now)
+        what(&mut contents, now)
     }
 
     /// Does `what` to one name at one instant of the clock.
     fn with<T>(&self, name: &LockName, what: impl FnOnce(&mut Entry, Moment) -> T) -> T {
-        self.with_all(|names, now| what(names.entry(name.clone()).or_default(), now))
+        self.with_all(|contents, now| what(contents.names.entry(name.clone()).or_default(), now))
     }
 }
 
@@ -74,6 +88,10 @@ struct Entry {
     /// Leases that run, tombstones of minimum holds, and whose time is over until the next grant.
     leases: Vec<Lease>,
     marks: Marks,
+    /// Whether it has all that the other members of a quorum remember, the store having been restarted.
+    is_adopted: bool,
+    /// Ticks with a time, up to here, count as claimed: those had been founded anew from whom it was adopted.
+    floor: Option<Tick>,
     /// The last ticket that was given out.
     ticket: u64,
     /// Who waits, in order.
@@ -352,7 +370,16 @@ impl Store for Memory {
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(async { self.with(&claim.name, |entry, now| entry.claim(claim, now, self.utc(now))) })
+        Box::pin(async {
+            self.with_all(|contents, now| {
+                contents.life.check_grants(now)?;
+                let utc = contents.utc(now);
+                let least = contents.life.least_token();
+                let entry = contents.names.entry(claim.name.clone()).or_default();
+                entry.token = entry.token.max(least);
+                entry.claim(claim, now, utc)
+            })
+        })
     }
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
@@ -383,8 +410,8 @@ impl Store for Memory {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async {
-            let shown = |names: &mut BTreeMap<LockName, Entry>, now| {
-                names.iter_mut().filter_map(|(name, entry)| entry.shown(name, now)).collect()
+            let shown = |contents: &mut Contents, now| {
+                contents.names.iter_mut().filter_map(|(name, entry)| entry.shown(name, now)).collect()
             };
             Ok(self.with_all(shown))
         })
@@ -400,7 +427,7 @@ impl Store for Memory {
     }
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
-        Box::pin(async { Ok(self.utc(self.clock.now())) })
+        Box::pin(async { Ok(self.with_all(|contents, now| contents.utc(now))) })
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
@@ -409,5 +436,9 @@ impl Store for Memory {
 
     fn tables(&self) -> Option<Tables> {
         None
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
+        Some(self)
     }
 }

@@ -1,0 +1,369 @@
+//! Under which identities an acquisition is known to the members.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ending::Ending;
+use crate::flaw::{self, Flaw};
+use crate::lease::{Claim, Grant, HolderId, LeaseKey};
+
+/// Every round of an acquisition has an identity of its own: what is left of one round, or takes it back late, must not be
+/// taken for the next. Who holds a lock at the members is a round; for whom stands in its label, and here.
+///
+/// An acquisition is asked for again by the process that has asked before, so it is enough to know it here.
+#[derive(Debug, Default)]
+pub(super) struct Rounds(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    of: HashMap<LeaseKey, Acquisition>,
+    /// At this size those are thrown out of which nothing more can be left.
+    purge_at: usize,
+}
+
+#[derive(Debug)]
+struct Acquisition {
+    /// The round that was granted.
+    granted: Option<Arc<Granted>>,
+    /// The round that was granted and has been released: told again under this, and if it is for a tick, told late how that
+    /// went.
+    released: Option<HolderId>,
+    /// Rounds of which something may be at the members.
+    rounds: Vec<Known>,
+    /// What the members have not heard of, by member; somebody tells each of these.
+    untold: HashMap<usize, Vec<Untold>>,
+    ttl: Duration,
+    is_for_a_tick: bool,
+    /// After so long nothing is left by itself, and nothing more is said of it.
+    over: Instant,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: HolderId,
+    /// Whether somebody cleans it up.
+    is_ending: bool,
+    /// Whether its tick may have been claimed somewhere.
+    has_tick: bool,
+}
+
+/// An ending that one member has not heard of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Untold {
+    pub id: HolderId,
+    pub how: Ending,
+    pub give_up: Instant,
+}
+
+/// A round that a majority has granted.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub claim: Claim,
+    /// Its identity.
+    pub id: HolderId,
+    pub grant: Grant,
+}
+
+impl Granted {
+    /// What it is called at the members.
+    pub fn lease(&self) -> LeaseKey {
+        LeaseKey { name: self.claim.name.clone(), holder: self.id }
+    }
+}
+
+/// For how many TTLs an acquisition of which nothing is heard is remembered.
+const REMEMBERED: u32 = 4;
+
+/// For how long a member that can't be reached is told how the tick of a round went. Until it knows, the tick is blocked
+/// there, and only there.
+const VERDICTS_ARE_TOLD_FOR: Duration = Duration::from_secs(3600);
+
+/// For how long it is told of a release without one: for the TTL, after which the lease ends by itself, and this at least.
+const ENDINGS_ARE_TOLD_FOR: Duration = Duration::from_secs(60);
+
+/// So many are remembered without looking whether they still need be.
+const FEW: usize = 64;
+
+impl Rounds {
+    /// A new round of this acquisition; what it is called at the members.
+    pub fn begin(&self, claim: &Claim) -> LeaseKey {
+        let id = if flaw::has(Flaw::RoundsShareAnIdentity) { claim.holder } else { HolderId::fresh() };
+        let mut state = self.state();
+        state.purge();
+        let acquisition = state.of.entry(key_of(claim)).or_insert_with(|| Acquisition::of(claim));
+        acquisition.rounds.push(Known { id, is_ending: false, has_tick: false });
+        acquisition.is_heard_of();
+        LeaseKey { name: claim.name.clone(), holder: id }
+    }
+
+    /// The members are asked to ratify it: from now on its tick may be claimed.
+    pub fn ratifies(&self, key: &LeaseKey, id: HolderId) {
+        if let Some(acquisition) = self.state().of.get_mut(key) {
+            let has_tick = acquisition.is_for_a_tick;
+            acquisition.rounds.iter_mut().filter(|known| known.id == id).for_each(|known| known.has_tick = has_tick);
+        }
+    }
+
+    /// A round was granted.
+    pub fn grant(&self, granted: Granted) {
+        let key = key_of(&granted.claim);
+        if let Some(acquisition) = self.state().of.get_mut(&key) {
+            acquisition.rounds.retain(|known| known.id != granted.id);
+            acquisition.granted = Some(Arc::new(granted));
+        }
+    }
+
+    /// The round that was granted, if one was and it has not been ended.
+    pub fn granted(&self, key: &LeaseKey) -> Option<Arc<Granted>> {
+        self.state().of.get(key)?.granted.clone()
+    }
+
+    /// It is renewed: it will be heard of for a while.
+    pub fn lasts(&self, key: &LeaseKey, ttl: Duration) {
+        if let Some(acquisition) = self.state().of.get_mut(key) {
+            acquisition.ttl = ttl;
+            acquisition.is_heard_of();
+        }
+    }
+
+    /// The rounds that nobody cares for any more: their calls were dropped. From now on somebody cleans them up.
+    pub fn abandoned(&self, key: &LeaseKey) -> Vec<HolderId> {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return Vec::new() };
+        let open = acquisition.rounds.iter_mut().filter(|known| !known.is_ending);
+        open.map(|known| {
+            known.is_ending = true;
+            known.id
+        })
+        .collect()
+    }
+
+    /// From now on somebody cleans it up. Until when a member that can't be reached is told.
+    pub fn ends(&self, key: &LeaseKey, id: HolderId, how: Ending) -> Instant {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return Instant::now() + ENDINGS_ARE_TOLD_FOR };
+        if let Some(granted) = acquisition.granted.take_if(|granted| granted.id == id) {
+            acquisition.released = Some(granted.id);
+            acquisition.rounds.push(Known { id, is_ending: true, has_tick: acquisition.is_for_a_tick });
+        }
+        let mut has_tick = false;
+        for known in acquisition.rounds.iter_mut().filter(|known| known.id == id) {
+            known.is_ending = true;
+            has_tick = known.has_tick;
+        }
+        let has_verdict = match how {
+            Ending::Leave => has_tick,
+            Ending::Release(how) => how.verdict.is_some(),
+        };
+        let patience = match how {
+            _ if has_verdict => VERDICTS_ARE_TOLD_FOR,
+            Ending::Leave => acquisition.ttl,
+            Ending::Release(_) => acquisition.ttl.max(ENDINGS_ARE_TOLD_FOR),
+        };
+        acquisition.is_heard_of();
+        Instant::now() + patience
+    }
+
+    /// A majority has heard of the release: with a verdict, if it is for a tick, that is all there is to say.
+    pub fn is_told(&self, key: &LeaseKey, how: Ending) {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return };
+        if !acquisition.is_for_a_tick || !matches!(how, Ending::Release(how) if how.verdict.is_none()) {
+            acquisition.released = None;
+        }
+        state.tidy(key);
+    }
+
+    /// What is released: the round that was granted; released already, that and whatever nobody cleans up. Of an acquisition
+    /// that had none, [all](Self::all).
+    pub fn to_release(&self, key: &LeaseKey) -> Vec<HolderId> {
+        if let Some(acquisition) = self.state().of.get(key) {
+            if let Some(granted) = &acquisition.granted {
+                return vec![granted.id];
+            }
+            if let Some(released) = acquisition.released {
+                let open = acquisition.rounds.iter().filter(|known| !known.is_ending).map(|known| known.id);
+                return open.chain([released]).collect();
+            }
+        }
+        self.all(key)
+    }
+
+    /// All rounds of which something may be at the members. Of one that is not known here, what the caller calls it.
+    pub fn all(&self, key: &LeaseKey) -> Vec<HolderId> {
+        let state = self.state();
+        let Some(acquisition) = state.of.get(key) else { return vec![key.holder] };
+        let granted = acquisition.granted.iter().map(|granted| granted.id);
+        acquisition.rounds.iter().map(|known| known.id).chain(granted).collect()
+    }
+
+    /// Nothing of it is left at any member.
+    pub fn forget(&self, key: &LeaseKey, id: HolderId) {
+        let mut state = self.state();
+        if let Some(acquisition) = state.of.get_mut(key) {
+            acquisition.forget(id);
+            state.tidy(key);
+        }
+    }
+
+    /// A member has not heard of it. Whether somebody has to begin to tell that member.
+    pub fn owe(&self, key: &LeaseKey, member: usize, untold: Untold) -> bool {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return false };
+        acquisition.over = acquisition.over.max(untold.give_up);
+        let is_first = !acquisition.untold.contains_key(&member);
+        let theirs = acquisition.untold.entry(member).or_default();
+        theirs.retain(|other| other.id != untold.id);
+        theirs.push(untold);
+        is_first
+    }
+
+    /// What a member is still to be told. None once that is nothing: then nobody tells it any more.
+    pub fn owed(&self, key: &LeaseKey, member: usize) -> Option<Vec<Untold>> {
+        let mut state = self.state();
+        let acquisition = state.of.get_mut(key)?;
+        let now = Instant::now();
+        let theirs = acquisition.untold.get_mut(&member)?;
+        let (owed, late): (Vec<_>, Vec<_>) = theirs.iter().copied().partition(|untold| now < untold.give_up);
+        *theirs = owed.clone();
+        if owed.is_empty() {
+            acquisition.untold.remove(&member);
+        }
+        late.iter().for_each(|untold| acquisition.forget_if_told(untold.id));
+        state.tidy(key);
+        (!owed.is_empty()).then_some(owed)
+    }
+
+    /// A member has heard of these.
+    pub fn heard(&self, key: &LeaseKey, member: usize, of: &[HolderId]) {
+        let mut state = self.state();
+        let Some(acquisition) = state.of.get_mut(key) else { return };
+        if let Some(theirs) = acquisition.untold.get_mut(&member) {
+            theirs.retain(|untold| !of.contains(&untold.id));
+        }
+        of.iter().for_each(|id| acquisition.forget_if_told(*id));
+    }
+
+    /// Nobody tells that member any more, though it has not heard of all: the runtime has ended.
+    pub fn gives_up(&self, key: &LeaseKey, member: usize) {
+        if let Some(acquisition) = self.state().of.get_mut(key) {
+            acquisition.untold.remove(&member);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn purge(&mut self) {
+        if self.of.len() < self.purge_at.max(FEW) {
+            return;
+        }
+        let now = Instant::now();
+        self.of.retain(|_, acquisition| now < acquisition.over);
+        self.purge_at = self.of.len() * 2;
+    }
+
+    /// Forgets an acquisition of which there is nothing more to know.
+    fn tidy(&mut self, key: &LeaseKey) {
+        if self.of.get(key).is_some_and(Acquisition::is_empty) {
+            self.of.remove(key);
+        }
+    }
+}
+
+impl Acquisition {
+    fn of(claim: &Claim) -> Self {
+        Self {
+            granted: None,
+            released: None,
+            rounds: Vec::new(),
+            untold: HashMap::new(),
+            ttl: claim.ttl,
+            is_for_a_tick: claim.due.is_some(),
+            over: Instant::now(),
+        }
+    }
+
+    fn is_heard_of(&mut self) {
+        let least = if self.is_for_a_tick { VERDICTS_ARE_TOLD_FOR } else { Duration::ZERO };
+        self.over = self.over.max(Instant::now() + least.max(self.ttl * REMEMBERED));
+    }
+
+    fn forget(&mut self, id: HolderId) {
+        self.rounds.retain(|known| known.id != id);
+        self.granted.take_if(|granted| granted.id == id);
+    }
+
+    fn forget_if_told(&mut self, id: HolderId) {
+        if !self.untold.values().flatten().any(|untold| untold.id == id) {
+            self.forget(id);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.granted.is_none() && self.released.is_none() && self.rounds.is_empty() && self.untold.is_empty()
+    }
+}
+
+pub(super) fn key_of(claim: &Claim) -> LeaseKey {
+    LeaseKey { name: claim.name.clone(), holder: claim.holder }
+}
+
+/// The label under which a round of `holder` is known to the members.
+pub(super) fn label_for(label: &str, holder: HolderId) -> Arc<str> {
+    format!("{label}#{holder}").into()
+}
+
+/// The label of a holder, and who that is to its own client.
+pub(super) fn read_label(label: &str) -> (&str, Option<HolderId>) {
+    let read = label.rsplit_once('#').and_then(|(label, holder)| Some((label, HolderId::parse(holder)?)));
+    read.map_or((label, None), |(label, holder)| (label, Some(holder)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::LockName;
+
+    fn claim() -> Claim {
+        Claim::new(LockName::new("job").unwrap(), HolderId::fresh(), "host/1/job".into(), Duration::from_secs(2))
+    }
+
+    #[test]
+    fn a_label_says_for_whom_a_round_is() {
+        let holder = HolderId::fresh();
+        assert_eq!(read_label(&label_for("host/1/job #7", holder)), ("host/1/job #7", Some(holder)));
+        assert_eq!(read_label("host/1/job #7"), ("host/1/job #7", None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_is_known_until_nothing_is_left_of_it() {
+        let (rounds, claim) = (Rounds::default(), claim());
+        let key = key_of(&claim);
+        assert_eq!(rounds.all(&key), [claim.holder], "unknown: as the caller calls it");
+        let (one, two) = (rounds.begin(&claim).holder, rounds.begin(&claim).holder);
+        assert!(one != two && one != claim.holder);
+        rounds.ends(&key, one, Ending::Leave);
+        assert_eq!(rounds.abandoned(&key), [two]);
+        assert_eq!(rounds.all(&key), [one, two]);
+        rounds.forget(&key, one);
+        rounds.forget(&key, two);
+        assert_eq!(rounds.all(&key), [claim.holder]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_of_which_nothing_more_is_heard_are_thrown_out() {
+        let rounds = Rounds::default();
+        for _ in 0..10 * FEW {
+            drop(rounds.begin(&claim()));
+            tokio::time::advance(Duration::from_secs(2)).await;
+        }
+        assert!(rounds.state().of.len() <= 2 * FEW, "{}", rounds.state().of.len());
+    }
+}
