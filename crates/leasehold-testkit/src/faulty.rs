@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use leasehold::store::{Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
     Renewal, Result, Revoke, Store,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
+
+mod fallback;
 
 /// A store over another whose calls fail as a test says.
 ///
@@ -72,6 +74,14 @@ pub enum Operation {
     Revoke,
     Time,
     Diagnose,
+    /// Of a primary or an arbiter.
+    Carry,
+    /// Of a primary.
+    Serves,
+    /// Of an arbiter: all that is about the route.
+    Route,
+    /// Of an arbiter: all that is about a tick.
+    ClaimTick,
 }
 
 /// What happens to a call.
@@ -318,6 +328,14 @@ impl Store for Faulty {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        self.inner.as_primary().map(|_| self as _)
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        self.inner.as_arbiter().map(|_| self as _)
     }
 }
 

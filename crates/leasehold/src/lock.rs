@@ -335,9 +335,11 @@ impl Lock {
         let name = self.name.clone().map_err(|error| Error::invalid(&*error))?;
         let Settings { ttl, wait, stop_grace, max_hold, at_least_for, progress_within, .. } = self.settings;
         let ttl = ttl.unwrap_or(DEFAULT_TTL);
-        check_ttl(ttl, self.client.max_ttl, self.client.store.traits())?;
-        let stop_grace = stop_grace.unwrap_or_else(|| (ttl / 3).min(LONGEST_DEFAULT_GRACE));
-        check_grace(stop_grace, ttl)?;
+        let traits = self.client.store.traits();
+        check_ttl(ttl, self.client.max_ttl, traits)?;
+        let longest_default = LONGEST_DEFAULT_GRACE.min(traits.longest_stop_grace);
+        let stop_grace = stop_grace.unwrap_or_else(|| (ttl / 3).min(longest_default));
+        check_grace(stop_grace, ttl, traits)?;
         check_holds(max_hold, at_least_for, progress_within)?;
         let permits = checked_permits(self.settings.permits)?;
         let due = self.settings.due()?;
@@ -401,7 +403,14 @@ fn check_ttl(ttl: Duration, largest: Duration, traits: Traits) -> Result<()> {
     Ok(())
 }
 
-fn check_grace(grace: Duration, ttl: Duration) -> Result<()> {
+fn check_grace(grace: Duration, ttl: Duration, traits: Traits) -> Result<()> {
+    let longest = traits.longest_stop_grace;
+    if grace > longest {
+        return Err(Error::invalid(format!(
+            "the stop grace {grace:?} is too long: with a {} store it may be at most {longest:?}",
+            traits.kind
+        )));
+    }
     if grace.is_zero() {
         return Err(Error::invalid("the stop grace is 0: a holder needs some time to stop; give it at least 1ms"));
     }

@@ -14,6 +14,14 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::{LockName, Namespace};
 
+mod arbiter;
+mod primary;
+mod tagged;
+
+pub use arbiter::{Arbiter, Force, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
+pub use primary::{Primary, Serving};
+pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
+
 /// A place where leases live. Object safe: a store is chosen at run time, by URL.
 ///
 /// Every method is **one attempt** and about one round trip: no retries, no waiting for a lock, no
@@ -96,6 +104,16 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Where a job's own transaction finds the leases; none where it can't, or where nobody was asked yet. Asks nobody.
     fn tables(&self) -> Option<Tables>;
+
+    /// This store as the primary of a [`Fallback`](crate::stores::Fallback); none if it can't be one.
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    /// This store as the arbiter of a [`Fallback`](crate::stores::Fallback); none if it can't be one.
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
 }
 
 /// In which database the leases of a store are rows: what the fence in a job's own transaction looks at.
@@ -150,6 +168,9 @@ pub struct Traits {
     /// several permits, ticks, minimum holds or gentle revocations then, nobody stands in a queue in the store, and such a
     /// store is no part of others.
     pub session_bound: bool,
+    /// The longest [`stop_grace`](crate::Lock::stop_grace) that a holder may have; [`Duration::MAX`] where the TTL alone
+    /// limits it. The default is shortened to it.
+    pub longest_stop_grace: Duration,
 }
 
 /// What a store rings for one subscription.

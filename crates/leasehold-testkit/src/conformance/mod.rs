@@ -184,7 +184,7 @@ fn run_on(
 /// [`Subject`](crate::conformance::Subject), seen through the first.
 ///
 /// `conformance!(name, one_holder, store)` leaves out the cases of locks that several may hold: for a store that refuses
-/// such claims.
+/// such claims. `conformance!(name, one_holder paused, store)` is the same in paused time.
 ///
 /// `conformance!(name, plain shared fixture, open)` leaves out more: the queue, ticks, gentle revocations, and names of
 /// any length and spelling. For a store in somebody else's table, which has no place for them.
@@ -196,6 +196,9 @@ fn run_on(
 macro_rules! conformance {
     ($name:ident, one_holder, $store:expr) => {
         $crate::conformance!(@one_holder tests [$name, run, $store]);
+    };
+    ($name:ident, one_holder paused, $store:expr) => {
+        $crate::conformance!(@one_holder tests [$name, run_paused, $store]);
     };
     ($name:ident, paused, $store:expr) => {
         $crate::conformance!(@all tests [$name, run_paused, $store]);

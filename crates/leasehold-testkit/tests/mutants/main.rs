@@ -512,6 +512,14 @@ impl Store for Mutant {
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
     }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
 }
 
 // Without a flaw it passes: what the cases below find is the flaw, not the wrapper.

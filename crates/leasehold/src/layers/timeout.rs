@@ -10,7 +10,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 
 /// The longest that any call may take.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -104,5 +104,13 @@ impl Store for Timeout {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        self.inner.as_primary()
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        self.inner.as_arbiter()
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 
 /// Puts each call into a `tracing` span named `leasehold.<operation>`, with the store's kind and the lock's
 /// name; failures are events in it.
@@ -100,5 +100,13 @@ impl Store for Traced {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        self.inner.as_primary()
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        self.inner.as_arbiter()
     }
 }

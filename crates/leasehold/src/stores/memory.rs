@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Release, Renewal,
@@ -15,9 +15,17 @@ use crate::lease::{
 };
 use crate::marks::Marks;
 use crate::name::LockName;
-use crate::store::{Bell, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
+use crate::rule::Rule;
+use crate::store::{Arbiter, Bell, Epoch, Primary, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
+
+mod arbiter;
+mod primary;
+mod saved;
+mod tagged;
+
+pub use saved::Saved;
 
 /// Locks inside one process: for tests, and for programs whose tasks exclude one another.
 ///
@@ -28,7 +36,21 @@ pub struct Memory {
     clock: Arc<dyn Clock>,
     /// The time of day, since 1970, at which the clock showed nothing.
     clocks_zero: Duration,
-    names: Arc<Mutex<BTreeMap<LockName, Entry>>>,
+    contents: Arc<Mutex<Contents>>,
+}
+
+/// All that it knows.
+#[derive(Debug, Clone, Default)]
+struct Contents {
+    names: BTreeMap<LockName, Entry>,
+    /// How often it was [started](Memory::start_from).
+    started: u64,
+    /// The largest epoch that a claim or a carry came with.
+    watermark: Epoch,
+    /// The route of a fallback whose arbiter this is.
+    route: Option<arbiter::Row>,
+    /// Ticks up to here are over, whatever the marks say: data was lost.
+    floor: Option<Tick>,
 }
 
 impl Memory {
@@ -37,7 +59,7 @@ impl Memory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let clocks_zero = utc.saturating_sub(clock.now().since(Moment::from_nanos(0)));
-        Self { clock, clocks_zero, names: Arc::default() }
+        Self { clock, clocks_zero, contents: Arc::default() }
     }
 
     /// The time of day: it goes on as the clock does.
@@ -46,15 +68,15 @@ impl Memory {
     }
 
     /// Does `what` to everything at one instant of the clock.
-    fn with_all<T>(&self, what: impl FnOnce(&mut BTreeMap<LockName, Entry>, Moment) -> T) -> T {
-        let mut names = self.names.lock().expect("nothing panics while it is locked");
+    fn with_all<T>(&self, what: impl FnOnce(&mut Contents, Moment) -> T) -> T {
+        let mut contents = self.contents.lock().expect("nothing panics while it is locked");
         let now = self.clock.now();
-        what(&mut names, now)
+        what(&mut contents, now)
     }
 
     /// Does `what` to one name at one instant of the clock.
     fn with<T>(&self, name: &LockName, what: impl FnOnce(&mut Entry, Moment) -> T) -> T {
-        self.with_all(|names, now| what(names.entry(name.clone()).or_default(), now))
+        self.with_all(|contents, now| what(contents.names.entry(name.clone()).or_default(), now))
     }
 }
 
@@ -65,9 +87,9 @@ impl Default for Memory {
 }
 
 /// What is known of one name. It is never taken out: the counters must outlive the leases.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Entry {
-    /// The last token that was given out; none was if it is 0.
+    /// The last token that was given out, without its epoch; none was if it is 0.
     token: u64,
     /// How many may hold it, as its last holder said.
     permits: u32,
@@ -81,7 +103,7 @@ struct Entry {
     bells: Vec<Weak<Bell>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Waiter {
     /// Until when it counts.
     until: Moment,
@@ -94,7 +116,9 @@ struct Lease {
     /// Nobody once it was released, also while a minimum hold runs out.
     holder: Option<HolderId>,
     label: String,
-    token: u64,
+    token: FencingToken,
+    /// Under which route it was granted, if under one.
+    tag: Option<Epoch>,
     granted: Moment,
     /// Nobody else is granted this permit before.
     ends: Moment,
@@ -121,7 +145,7 @@ impl Lease {
         Holder {
             holder: self.holder.filter(|_| !is_over),
             label: self.label.clone(),
-            token: FencingToken::new(self.token),
+            token: self.token,
             held_for: now.since(self.granted),
             remaining: self.ends.since(now),
             revoked: self.revoked && !is_over,
@@ -130,7 +154,7 @@ impl Lease {
 }
 
 impl Entry {
-    fn claim(&mut self, claim: &Claim, now: Moment, utc: Duration) -> Result<Attempt> {
+    fn claim(&mut self, claim: &Claim, tag: Option<Epoch>, now: Moment, utc: Duration) -> Result<Attempt> {
         self.forget_dead_waiters(now);
         // Not if it was revoked: the claimant would count its validity from this claim, and only a moved
         // end could keep that promise, which is what the operator forbade.
@@ -156,7 +180,7 @@ impl Entry {
         // One that was revoked has its permit still, and is to have no other.
         let is_revoked = self.lease_of(claim.holder, now).is_some();
         if !is_revoked && self.free_permits(claim.permits, now) > ahead {
-            return Ok(Attempt::Granted(self.grant_to(claim, now)));
+            return self.grant_to(claim, tag, now).map(Attempt::Granted);
         }
         if let Some(ticket) = ticket {
             self.queue.insert((ticket, claim.holder), Waiter { until: now + QUEUE_ENTRY, claim: claim.clone() });
@@ -181,22 +205,32 @@ impl Entry {
         }
     }
 
-    fn grant_to(&mut self, claim: &Claim, now: Moment) -> Grant {
+    fn grant_to(&mut self, claim: &Claim, tag: Option<Epoch>, now: Moment) -> Result<Grant> {
+        self.token += 1;
+        let token = self.token_under(tag)?;
         self.forget_waiter(claim.holder);
         self.leases.retain(|lease| !lease.is_over(now));
         self.permits = claim.permits.get();
-        self.token += 1;
         self.leases.reserve_exact(1); // most names have one, and a growing list would make room for four
         self.leases.push(Lease {
             holder: Some(claim.holder),
             label: claim.label.to_string(),
-            token: self.token,
+            token,
+            tag,
             granted: now,
             ends: now + claim.ttl,
             revoked: false,
         });
         let (attempt, gave_up) = claim.due.map_or((0, None), |due| self.marks.claim(claim.holder, due));
-        grant(self.token, attempt, gave_up)
+        Ok(grant(token, attempt, gave_up))
+    }
+
+    fn token_under(&self, tag: Option<Epoch>) -> Result<FencingToken> {
+        let Some(tag) = tag.filter(|_| Rule::TokensHaveTheEpoch.holds()) else {
+            return Ok(FencingToken::new(self.token));
+        };
+        let too_many = || Error::new(ErrorKind::Misconfigured, format!("there is no token left in epoch {tag}"));
+        tag.token(self.token).ok_or_else(too_many)
     }
 
     fn renew(&mut self, holder: HolderId, ttl: Duration, now: Moment) -> Renewal {
@@ -257,7 +291,8 @@ impl Entry {
         else {
             return self.ring();
         };
-        let to = HandOver { holder: claim.holder, sent, grant: self.grant_to(&claim, now) };
+        let Ok(grant) = self.grant_to(&claim, None, now) else { return self.ring() };
+        let to = HandOver { holder: claim.holder, sent, grant };
         for bell in self.bells.iter().filter_map(Weak::upgrade) {
             bell.hand_over(to.clone());
         }
@@ -331,8 +366,8 @@ impl Entry {
     }
 }
 
-fn grant(token: u64, attempt: u32, gave_up: Option<Tick>) -> Grant {
-    Grant { attempt, gave_up, ..Grant::of(FencingToken::new(token)) }
+fn grant(token: FencingToken, attempt: u32, gave_up: Option<Tick>) -> Grant {
+    Grant { attempt, gave_up, ..Grant::of(token) }
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -344,6 +379,7 @@ impl Store for Memory {
             wake_ups: true,
             hands_over: true,
             session_bound: false,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -352,7 +388,7 @@ impl Store for Memory {
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(async { self.with(&claim.name, |entry, now| entry.claim(claim, now, self.utc(now))) })
+        Box::pin(async { self.with(&claim.name, |entry, now| entry.claim(claim, None, now, self.utc(now))) })
     }
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
@@ -383,8 +419,8 @@ impl Store for Memory {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async {
-            let shown = |names: &mut BTreeMap<LockName, Entry>, now| {
-                names.iter_mut().filter_map(|(name, entry)| entry.shown(name, now)).collect()
+            let shown = |contents: &mut Contents, now| {
+                contents.names.iter_mut().filter_map(|(name, entry)| entry.shown(name, now)).collect()
             };
             Ok(self.with_all(shown))
         })
@@ -409,5 +445,13 @@ impl Store for Memory {
 
     fn tables(&self) -> Option<Tables> {
         None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        Some(self)
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        Some(self)
     }
 }

@@ -7,6 +7,7 @@ use crate::store::Store;
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
+pub mod fallback;
 mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -21,7 +22,8 @@ mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use memory::Memory;
+pub use fallback::Fallback;
+pub use memory::{Memory, Saved};
 pub use secrets::hide_secrets;
 
 /// The kinds of stores, and the schemes of each.

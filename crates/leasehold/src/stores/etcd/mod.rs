@@ -48,7 +48,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 use crate::validity::BootClock;
 
 /// A store in an etcd cluster.
@@ -129,10 +129,19 @@ impl Store for Etcd {
             wake_ups: true,
             hands_over: false,
             session_bound: false,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
 

@@ -31,7 +31,7 @@ use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Mode, Said, Shown};
@@ -215,6 +215,7 @@ impl Store for MySql {
             wake_ups: false,
             hands_over: false,
             session_bound: false,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -287,5 +288,13 @@ impl Store for MySql {
         let Options { database, namespace, .. } = &self.site.options;
         let database = Database::MySql { database: database.clone(), home };
         Some(Tables { database, namespace: namespace.clone() })
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 }

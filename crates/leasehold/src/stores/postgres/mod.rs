@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Mode, Said};
@@ -291,6 +291,7 @@ impl Store for Postgres {
             wake_ups: hears,
             hands_over: hears,
             session_bound: false,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -367,5 +368,13 @@ impl Store for Postgres {
         let home = self.server.home()?;
         let database = Database::Postgres { schema: options.schema.clone(), home };
         Some(Tables { database, namespace: options.namespace.clone() })
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 }

@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 use crate::tick::Verdict;
 
 /// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.
@@ -321,10 +321,19 @@ impl Store for Redis {
             wake_ups: true,
             hands_over: self.options.hands_over(),
             session_bound: false,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
 

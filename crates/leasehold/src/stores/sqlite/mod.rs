@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{self, Store, Tables, Traits, WakeUps};
+use crate::store::{self, Arbiter, Primary, Store, Tables, Traits, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -112,6 +112,7 @@ impl Store for Sqlite {
             wake_ups: true,
             hands_over: false,
             session_bound: false,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -219,5 +220,13 @@ impl Store for Sqlite {
         let Database { place, namespace, .. } = &*self.database;
         let database = store::Database::SqliteFile(place.path.clone());
         Some(Tables { database, namespace: namespace.clone() })
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 }

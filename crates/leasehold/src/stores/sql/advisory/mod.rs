@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 
 /// A store of session locks. All its handles have the same sessions.
 pub(crate) struct Advisory<S: Server> {
@@ -101,6 +101,7 @@ impl<S: Server> Store for Advisory<S> {
             wake_ups: false,
             hands_over: false,
             session_bound: true,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -182,5 +183,13 @@ impl<S: Server> Store for Advisory<S> {
 
     fn tables(&self) -> Option<Tables> {
         None // No row says who holds what.
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 }

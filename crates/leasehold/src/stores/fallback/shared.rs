@@ -1,0 +1,237 @@
+//! What all handles of one fallback share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{Notify, watch};
+
+use super::holders::Holders;
+use super::route::RouteLease;
+use super::settings::Settings;
+use super::stores::{Side, Stores};
+use super::switch::Health;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::LeaseKey;
+use crate::rule::Rule;
+use crate::span::Span;
+use crate::store::{Epoch, Route, RouteTerms, Switched, Target};
+use crate::validity::Moment;
+
+/// What all handles of one fallback share, and its background works on.
+pub(super) struct Shared {
+    pub settings: Settings,
+    /// What the clients of the namespace must agree on.
+    pub terms: RouteTerms,
+    holders: Mutex<Holders>,
+    pub health: Mutex<Health>,
+    /// At most one read of the route is under way.
+    reading: tokio::sync::Mutex<()>,
+    /// Leases of holders that are done, left in the store in which they were not released.
+    pub leftovers: Mutex<Vec<Leftover>>,
+    pub bells: Bells,
+    /// In which process the background was started.
+    pub started_in: Mutex<Option<u32>>,
+    pub closing: watch::Sender<bool>,
+}
+
+/// What the background waits for.
+#[derive(Debug, Default)]
+pub(super) struct Bells {
+    /// The route is to be read now.
+    pub read: Notify,
+    /// The primary is to be looked at now.
+    pub probe: Notify,
+    /// There may be leases to carry.
+    pub carry: Notify,
+    /// There is something left over.
+    pub leftovers: Notify,
+}
+
+/// A lease that nobody needs any more.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub key: LeaseKey,
+    pub side: Side,
+    /// By then it has ended by itself.
+    pub until: Moment,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answer to `call`, if it comes within `limit`.
+pub(super) async fn limited<T>(limit: Duration, call: BoxFuture<'_, Result<T>>) -> Result<T> {
+    let late = || Error::new(ErrorKind::TimedOut, format!("no answer within {}", Span(limit))).maybe_applied();
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
+}
+
+impl Shared {
+    pub fn new(settings: Settings, primary: String) -> Self {
+        Self {
+            terms: settings.terms(primary),
+            settings,
+            holders: Mutex::default(),
+            health: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+            leftovers: Mutex::default(),
+            bells: Bells::default(),
+            started_in: Mutex::default(),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    pub fn now(&self) -> Moment {
+        self.settings.clock.now()
+    }
+
+    pub fn holders(&self) -> MutexGuard<'_, Holders> {
+        lock(&self.holders)
+    }
+
+    /// The route, if it was read lately enough.
+    pub fn known_route(&self) -> Option<RouteLease> {
+        let now = self.now();
+        self.holders().route().filter(|route| now < route.until).cloned()
+    }
+
+    /// The route under which a claim may be sent now.
+    pub async fn route_for_claims(&self, stores: &Stores) -> Result<Route> {
+        if self.known_route().is_none() {
+            let unknown = |error: Error| error.context("the arbiter has not said which store is in use");
+            self.read_route(stores).await.map_err(unknown)?;
+        }
+        let route = self.known_route().ok_or_else(|| {
+            Error::new(ErrorKind::TimedOut, "the arbiter's answer came so late that the route may have changed since")
+        })?;
+        if !route.is_in_force(self.now()) {
+            return Err(under_way(&route.route));
+        }
+        Ok(route.route)
+    }
+
+    /// Reads the route, unless somebody else has since this was asked. Arms it, if that is still to be done.
+    pub async fn read_route(&self, stores: &Stores) -> Result<()> {
+        let reads = self.holders().reads();
+        let _alone = self.reading.lock().await;
+        if self.holders().reads() != reads {
+            return Ok(());
+        }
+        let arbiter = stores.arbiter();
+        let limit = self.settings.read_limit();
+        loop {
+            let sent = self.now();
+            let Some(reading) = limited(limit, arbiter.route()).await? else {
+                self.found(stores).await?;
+                continue;
+            };
+            self.check(&reading.terms)?;
+            let route = RouteLease::of(reading, sent, self.now());
+            let (epoch, is_armed) = (route.route.epoch, route.is_armed());
+            self.learn(route)?;
+            if is_armed {
+                return Ok(());
+            }
+            limited(limit, arbiter.arm(epoch, self.drain())).await?;
+        }
+    }
+
+    /// All route leases on the one before are over then.
+    fn drain(&self) -> Duration {
+        let whole = self.settings.route_lease;
+        match (Rule::ADrain.holds(), Rule::AWholeDrain.holds()) {
+            (false, _) => Duration::ZERO,
+            (_, false) => whole / 2,
+            _ => whole,
+        }
+    }
+
+    /// Whoever counts otherwise than the others is refused.
+    fn check(&self, terms: &RouteTerms) -> Result<()> {
+        if *terms == self.terms {
+            return Ok(());
+        }
+        let (ours, theirs) = (&self.terms, terms);
+        Err(Error::new(
+            ErrorKind::Misconfigured,
+            format!(
+                "this client's fallback is set up otherwise than that of the others (here: primary {}, route lease {}, max_ttl {}, \
+                 drift {} ppm; there: primary {}, route lease {}, max_ttl {}, drift {} ppm); all must be the same",
+                ours.primary,
+                Span(ours.lease),
+                Span(ours.max_ttl),
+                ours.drift,
+                theirs.primary,
+                Span(theirs.lease),
+                Span(theirs.max_ttl),
+                theirs.drift
+            ),
+        ))
+    }
+
+    /// Writes the first route: to the primary if it is there.
+    async fn found(&self, stores: &Stores) -> Result<()> {
+        let target = match limited(self.settings.down_after, stores.primary().serves()).await {
+            Ok(serving) if serving.watermark > Epoch::default() => {
+                return Err(Error::new(
+                    ErrorKind::Misconfigured,
+                    format!(
+                        "the arbiter knows of no route, and the primary has seen number {}: the arbiter has lost its data, and \
+                         nothing can be granted until an operator has set a later route",
+                        serving.watermark
+                    ),
+                ));
+            }
+            Ok(serving) => Target::Primary(serving.incarnation),
+            Err(error) if error.is_transient() => Target::Arbiter,
+            Err(error) => return Err(error),
+        };
+        let route = Route { epoch: Epoch::FIRST, target };
+        limited(self.settings.read_limit(), stores.arbiter().found(&route, &self.terms)).await
+    }
+
+    /// Acts on a reading of the route: moves all bounds, and sees to what has to be carried.
+    fn learn(&self, route: RouteLease) -> Result<()> {
+        let now = self.now();
+        let within = route.coming.filter(|_| route.is_armed()).map(|coming| coming.late.since(now));
+        let switched = Switched { route: route.route.clone(), within };
+        if self.holders().learn(route, now)? {
+            self.tell(&switched);
+        }
+        self.bells.carry.notify_one();
+        Ok(())
+    }
+
+    fn tell(&self, switched: &Switched) {
+        #[cfg(feature = "traced")]
+        tracing::info!(
+            epoch = switched.route.epoch.number(),
+            target = %switched.route.target,
+            within = ?switched.within,
+            "the fallback's route has changed"
+        );
+        if let Some(tell) = &self.settings.on_switch {
+            tell(switched);
+        }
+    }
+
+    /// What is left of a holder in a store is taken away in the background, as far as that can be done.
+    pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) {
+        let until = self.now() + ttl;
+        lock(&self.leftovers).push(Leftover { key, side, until });
+        self.bells.leftovers.notify_one();
+    }
+}
+
+/// The answer while the route changes. It ends by itself, so whoever waits may wait for it.
+pub(super) fn under_way(route: &Route) -> Error {
+    let message = format!("locks are moving to {}, and nothing is granted until the old route is over", route.target);
+    Error::new(ErrorKind::Unavailable, message).passes()
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

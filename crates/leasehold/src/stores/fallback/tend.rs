@@ -1,0 +1,155 @@
+//! What goes on in the background: the route is read, the primary watched, leases carried, leftovers cleared.
+//!
+//! On a thread and connections of its own, as the keeper: a job that blocks its runtime must lose neither its route nor
+//! its lock by that. It begins with the first claim and ends with the last handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::shared::{Shared, limited, lock};
+use super::stores::Stores;
+use super::switch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::Ended;
+use crate::store::Target;
+use crate::validity::Moment;
+
+/// How often a primary that is away, or not in use, is looked at.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// How often something is tried again that is left over in a store.
+const CLEAR: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Makes sure that the background is at work.
+    pub fn start(self: &Arc<Self>, stores: &Stores) -> Result<()> {
+        let mut started_in = lock(&self.started_in);
+        match *started_in {
+            Some(process) if process == std::process::id() => return Ok(()),
+            Some(_) => {
+                let forked =
+                    "this process is a fork of the one that connected, where the route is read; connect after the fork";
+                return Err(Error::new(ErrorKind::Closed, forked));
+            }
+            None => {}
+        }
+        let work = Arc::clone(self).tend(stores.for_keeper());
+        if self.settings.simulated {
+            drop(tokio::spawn(work));
+        } else {
+            start_thread(work)?;
+        }
+        *started_in = Some(std::process::id());
+        Ok(())
+    }
+
+    async fn tend(self: Arc<Self>, stores: Stores) {
+        let mut closing = self.closing.subscribe();
+        let work = async {
+            tokio::join!(
+                self.keep_reading(&stores),
+                self.keep_watching(&stores),
+                self.carry_all(&stores),
+                self.keep_clearing(&stores)
+            )
+        };
+        tokio::select! {
+            _ = closing.wait_for(|closing| *closing) => {}
+            _ = work => {}
+        }
+    }
+
+    /// Keeps the route lease fresh.
+    async fn keep_reading(&self, stores: &Stores) {
+        loop {
+            let began = self.now();
+            let read = self.read_route(stores).await;
+            self.holders().forget_the_old(self.now());
+            let next = began + self.pause(read.is_ok());
+            tokio::select! {
+                () = self.settings.clock.sleep_until(next) => {}
+                () = self.bells.read.notified() => tokio::time::sleep(self.settings.retry()).await,
+            }
+        }
+    }
+
+    /// A route that isn't in force yet is looked at again when it should be.
+    fn pause(&self, was_read: bool) -> Duration {
+        let usual = if was_read { self.settings.refresh() } else { self.settings.retry() };
+        let now = self.now();
+        let coming = self.known_route().and_then(|route| route.coming).filter(|coming| coming.late > now);
+        coming.map_or(usual, |coming| usual.min(coming.late.since(now)))
+    }
+
+    /// Looks at the primary, and calls for a switch when it has been away, or back, for long enough.
+    async fn keep_watching(&self, stores: &Stores) {
+        let mut complained = Moment::from_nanos(0);
+        loop {
+            let sent = self.now();
+            let limit = (self.settings.down_after / 5).min(Duration::from_secs(2));
+            let answer = limited(limit, stores.primary().serves()).await;
+            lock(&self.health).note(&answer, sent);
+            if self.is_to_complain(complained) {
+                complained = sent;
+                let _ = limited(self.settings.read_limit(), stores.arbiter().complain()).await;
+            }
+            self.switch_if_called_for(stores).await;
+            let usual =
+                if self.is_all_well() { self.settings.refresh() } else { PROBE.min(self.settings.down_after / 5) };
+            tokio::select! {
+                () = self.settings.clock.sleep_until(sent + usual) => {}
+                () = self.bells.probe.notified() => tokio::time::sleep(PROBE / 10).await,
+            }
+        }
+    }
+
+    /// Nobody goes back to a primary that one of us can't reach.
+    fn is_to_complain(&self, last: Moment) -> bool {
+        let is_in_reserve = self.known_route().is_some_and(|route| route.route.target == Target::Arbiter);
+        is_in_reserve && lock(&self.health).is_failing() && self.now().since(last) >= self.settings.up_after / 4
+    }
+
+    fn is_all_well(&self) -> bool {
+        self.known_route().is_some_and(|route| lock(&self.health).is_what_the_route_says(&route))
+    }
+
+    async fn switch_if_called_for(&self, stores: &Stores) {
+        let Some(route) = self.known_route() else { return };
+        let called_for = switch::called_for(&route, &lock(&self.health), &self.settings, self.now());
+        let Some(switch) = called_for else { return };
+        // Whether it took effect, and whoever did it: the next reading tells, and arms it.
+        let _ = limited(self.settings.read_limit(), stores.arbiter().switch(&switch)).await;
+        let _ = self.read_route(stores).await;
+    }
+
+    /// Takes away what is left over, as long as it can be there.
+    async fn keep_clearing(&self, stores: &Stores) {
+        loop {
+            self.bells.leftovers.notified().await;
+            loop {
+                let leftovers = std::mem::take(&mut *lock(&self.leftovers));
+                if leftovers.is_empty() {
+                    break;
+                }
+                for leftover in leftovers {
+                    let limit = self.settings.read_limit();
+                    let call = stores.on(leftover.side).release(&leftover.key, Ended::default());
+                    if limited(limit, call).await.is_err() && self.now() < leftover.until {
+                        lock(&self.leftovers).push(leftover);
+                    }
+                }
+                tokio::time::sleep(CLEAR).await;
+            }
+        }
+    }
+}
+
+/// Whatever the thread needs is made before it: without it nothing may be granted.
+fn start_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Internal, format!("the fallback's thread can't be started: {error}")).with_source(error)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    std::thread::Builder::new().name("leasehold-route".into()).spawn(move || runtime.block_on(work)).map_err(failed)?;
+    Ok(())
+}
