@@ -38,6 +38,8 @@ use leasehold::{
 };
 use tokio::time::sleep;
 
+use crate::random::Random;
+
 /// A history that one seed makes.
 #[derive(Debug, Clone)]
 pub struct Play {
@@ -170,7 +172,7 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     async fn new(play: &'a Play, open: impl Fn() -> Arc<dyn Store>) -> Self {
-        let mut random = Random(play.seed);
+        let mut random = Random::new(play.seed);
         let nodes: Vec<_> = (0..NODES).map(|_| open()).collect();
         let first = nodes[0].time().await.expect("the time is told") - Duration::from_secs(24 * 3600);
         let permits = NonZeroU32::new(if random.one_in(3) { 2 } else { 1 }).expect("not none");
@@ -516,26 +518,5 @@ impl Judge {
             again: ticks.clone().filter(|told| told.granted > 1).count(),
             given_up: ticks.filter(|told| told.given_up).count(),
         }
-    }
-}
-
-/// Numbers that look random and are the same for the same seed (SplitMix64: Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
     }
 }

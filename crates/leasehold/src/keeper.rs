@@ -20,6 +20,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
+use crate::chance;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::{Event, Observer};
 use crate::hold::{Hold, LossReason};
@@ -592,5 +593,5 @@ fn pause_before_retry(ttl: Duration) -> Duration {
 
 /// A random span between half of `most` and `most`.
 pub(crate) fn jittered(most: Duration) -> Duration {
-    most.mul_f64(rand::random_range(0.5..1.0))
+    most.mul_f64(chance::within(0.5..1.0))
 }

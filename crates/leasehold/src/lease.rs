@@ -5,10 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::TryRng;
-use rand::rngs::SysRng;
-
 use crate::bound::Bound;
+use crate::chance;
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::tick::{Due, NotDue, Tick, Verdict};
@@ -29,9 +27,7 @@ impl HolderId {
     /// If the operating system has no randomness to give, which none does once it has booted.
     #[must_use]
     pub fn fresh() -> Self {
-        let mut bytes = [0; 16];
-        SysRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
-        Self(u128::from_ne_bytes(bytes))
+        Self(chance::bits())
     }
 
     /// What [`Display`](fmt::Display) writes. The standard library's hexadecimal takes many times as long.

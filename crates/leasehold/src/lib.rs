@@ -68,6 +68,7 @@
 
 pub mod blocking;
 mod bound;
+mod chance;
 mod error;
 mod event;
 #[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql", feature = "fence-tokio-postgres"))]
