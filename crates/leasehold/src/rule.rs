@@ -39,10 +39,6 @@ pub enum Rule {
     ARestoredArbiterSkipsAnEpoch,
     /// An arbiter compares the route of each claim with its own (x07).
     TheArbiterComparesTheRoute,
-    /// `Done` counts whoever sends it (f05).
-    DoneCountsByTick,
-    /// A mark never goes back, not even when nothing was started (f06).
-    MarksOnlyGrow,
     /// The marks of a restored arbiter are raised (f07).
     RestoredMarksAreRaised,
 }

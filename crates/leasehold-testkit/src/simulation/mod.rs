@@ -30,6 +30,7 @@
 mod judge;
 mod machine;
 mod network;
+mod parts;
 mod wire;
 
 use std::time::Duration;

@@ -1,0 +1,355 @@
+//! The real fallback in a simulated world: clients whose clocks drift and that stop, a network that loses, delays and
+//! reorders, a primary that restarts empty or from an old copy, an arbiter that is restored from a backup, and switches
+//! at any time. `scripts/simulate-fallback SEEDS` plays more of it than the test does.
+//!
+//! That it would find a fault is shown by breaking each rule of the protocol in turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::simulation::{Rule, break_rule};
+use leasehold::store::{Arbiter, Epoch, Primary, Switch, Target};
+use leasehold::stores::fallback::{Fallback, Settings};
+use leasehold::stores::{Memory, Saved};
+use leasehold::validity::Clock;
+use leasehold::{Lock, Locks, Outcome, Store, Tick, Wait};
+use leasehold_testkit::Random;
+use leasehold_testkit::simulation::{self, Judge, Link, Machine, Network, Tally, Violation, Weather, Wire, World};
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How a world is.
+#[derive(Debug, Clone)]
+struct Play {
+    route_lease: Duration,
+    /// One of these, for all locks of a run.
+    ttls: Vec<f64>,
+    clients: usize,
+    names: usize,
+    weather: Weather,
+    span: Duration,
+    /// How often something happens, at the least.
+    chaos: Duration,
+    /// How often, of so many, each of the things happens that may.
+    happens: Vec<(u32, Happens)>,
+    /// Of so many acquisitions, one is for a tick.
+    ticks: usize,
+    /// For how long a lock is held, as a multiple of its TTL.
+    held_for: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happens {
+    /// A client's process stands still.
+    Stop,
+    /// A client can't reach one of the two.
+    Cut,
+    /// Nobody can reach one of the two.
+    Outage,
+    /// An operator goes to the other store, or to what the primary is now.
+    Switch,
+    /// The primary loses everything.
+    RestartEmpty,
+    /// A copy of the primary that lags is promoted.
+    Promotion,
+    /// The arbiter is restored from a backup.
+    Restore,
+}
+
+impl Default for Play {
+    fn default() -> Self {
+        Self {
+            route_lease: 3 * SECOND,
+            ttls: vec![4.5, 6.0, 12.0],
+            clients: 3,
+            names: 2,
+            weather: Weather { silence: 3 * SECOND, ..Weather::FOUL },
+            span: 60 * SECOND,
+            chaos: 3 * SECOND,
+            happens: vec![
+                (4, Happens::Stop),
+                (6, Happens::Cut),
+                (2, Happens::Outage),
+                (6, Happens::Switch),
+                (1, Happens::RestartEmpty),
+                (1, Happens::Promotion),
+                (1, Happens::Restore),
+            ],
+            ticks: 4,
+            held_for: 2.0,
+        }
+    }
+}
+
+/// The two stores, and who can reach them.
+struct Stage {
+    primary: Arc<Memory>,
+    arbiter: Arc<Memory>,
+    nodes: [Machine; 2],
+    clients: Vec<Machine>,
+    /// Of each client: to the primary and to the arbiter.
+    links: Vec<[Link; 2]>,
+    network: Network,
+    judge: Judge,
+    route_lease: Duration,
+}
+
+impl Play {
+    fn run(&self, seed: u64) -> Result<Tally, Violation> {
+        simulation::run(seed, self.span + 600 * SECOND, async |world| self.play(world).await)
+    }
+
+    async fn play(&self, world: &mut World) {
+        let mut random = world.random();
+        let ttl = Duration::from_secs_f64(self.ttls[random.below(self.ttls.len())]);
+        let stage = Stage::new(self, world);
+        let fallbacks: Vec<_> = (0..self.clients).map(|number| stage.client(number)).collect();
+        let workers = fallbacks.iter().enumerate().map(|(number, locks)| {
+            let worker = Worker {
+                locks: locks.clone(),
+                machine: stage.clients[number].clone(),
+                judge: world.judge(),
+                random: world.random(),
+                ttl,
+            };
+            worker.work(self)
+        });
+        let workers = futures_util::future::join_all(workers);
+        let chaos = stage.chaos(self, world.random());
+        tokio::join!(workers, chaos);
+        stage.is_quiet(ttl, &fallbacks).await;
+    }
+}
+
+impl Stage {
+    fn new(play: &Play, world: &mut World) -> Self {
+        let nodes = [Machine::new(), Machine::new()];
+        let clients: Vec<_> = (0..play.clients).map(|_| Machine::new()).collect();
+        let network = Network::new(world.random(), play.weather);
+        let links = clients.iter().map(|client| [0, 1].map(|node| network.link(client, &nodes[node]))).collect();
+        let memory = |node: usize| Arc::new(Memory::new(Arc::new(nodes[node].clone())));
+        Self {
+            primary: memory(0),
+            arbiter: memory(1),
+            nodes: nodes.clone(),
+            clients,
+            links,
+            network,
+            judge: world.judge(),
+            route_lease: play.route_lease,
+        }
+    }
+
+    fn client(&self, number: usize) -> Locks {
+        let machine: Arc<dyn Clock> = Arc::new(self.clients[number].clone());
+        let wire = |store: &Arc<Memory>, node: usize| {
+            Arc::new(Wire::new(store.clone() as Arc<dyn Store>, self.links[number][node].clone()))
+        };
+        let judge = self.judge.clone();
+        let settings = Settings::default()
+            .route_lease(self.route_lease)
+            .down_after(4 * SECOND)
+            .up_after(6 * SECOND)
+            .on_switch(move |switched| judge.note(format!("client {number} hears of {switched:?}")))
+            .simulated(machine.clone());
+        let fallback = Fallback::over(wire(&self.primary, 0), wire(&self.arbiter, 1), settings);
+        Locks::builder().simulated(machine).over(Arc::new(fallback.expect("they go together")))
+    }
+
+    /// Things happen until the span is over; then they are made good.
+    async fn chaos(&self, play: &Play, mut random: Random) {
+        let end = Instant::now() + play.span;
+        let mut copies = [Saved::default(), Saved::default()];
+        let weights: u32 = play.happens.iter().map(|(weight, _)| weight).sum();
+        while Instant::now() < end {
+            sleep(play.chaos.mul_f64(random.share())).await;
+            for machine in self.clients.iter().chain(&self.nodes) {
+                machine.drift(0.0098 * (random.share() * 2.0 - 1.0));
+            }
+            if random.one_in(3) {
+                copies = [self.primary.save(), self.arbiter.save()];
+            }
+            let mut drawn = random.below(weights as usize) as u32;
+            let what = play.happens.iter().find(|(weight, _)| {
+                let is_it = drawn < *weight;
+                drawn = drawn.saturating_sub(*weight);
+                is_it
+            });
+            if let Some((_, what)) = what {
+                self.happens(*what, &copies, &mut random).await;
+            }
+        }
+        self.network.set_weather(Weather::FAIR);
+        self.links.iter().flatten().for_each(Link::mend);
+    }
+
+    async fn happens(&self, what: Happens, copies: &[Saved; 2], random: &mut Random) {
+        let (client, node) = (random.below(self.clients.len()), random.below(2));
+        let span = SECOND.mul_f64(0.2 + 8.0 * random.share());
+        self.judge.note(format!("{what:?} of client {client}, node {node} for {span:?}"));
+        match what {
+            Happens::Stop => self.clients[client].stop_for(span),
+            Happens::Cut => cut_for(vec![self.links[client][node].clone()], span),
+            Happens::Outage => cut_for(self.links.iter().map(|links| links[node].clone()).collect(), span),
+            Happens::Switch => self.switch(random).await,
+            Happens::RestartEmpty => self.primary.start_from(&Saved::default()),
+            Happens::Promotion => self.primary.start_from(&copies[0]),
+            Happens::Restore => self.restore(&copies[1]).await,
+        }
+    }
+
+    /// As a client does, at any time; whoever reads it next gives it its time.
+    async fn switch(&self, random: &mut Random) {
+        let Some(reading) = self.arbiter.route().await.unwrap() else { return };
+        let serving = self.primary.serves().await.unwrap().incarnation;
+        let to = match reading.route.target {
+            Target::Primary(known) if known == serving => Target::Arbiter,
+            _ => Target::Primary(serving),
+        };
+        let from = reading.route.epoch;
+        let switch = Switch { from, to, dwell: Duration::ZERO, patience: Duration::ZERO };
+        if Rule::ArmedInALaterStep.holds() {
+            let _ = self.arbiter.switch(&switch).await.unwrap();
+            return;
+        }
+        // The time is read before others see what is written with it.
+        let delay = self.route_lease.mul_f64(random.share());
+        sleep(delay).await;
+        if self.arbiter.switch(&switch).await.unwrap() {
+            self.arbiter.arm(from.later(1), self.route_lease.saturating_sub(delay)).await.unwrap();
+        }
+    }
+
+    async fn restore(&self, backup: &Saved) {
+        let Some(reading) = self.arbiter.route().await.unwrap() else { return };
+        self.arbiter.start_from(backup);
+        if Rule::ARestoredArbiterSkipsAnEpoch.holds() {
+            let seen = self.primary.serves().await.unwrap().watermark.max(reading.route.epoch);
+            if self.arbiter.route().await.unwrap().is_some() {
+                let _: Epoch = self.arbiter.repair(seen).await.unwrap();
+            } else {
+                // The backup is older than the fallback: what was there is put back as it was.
+                self.arbiter.found(&reading.route, &reading.terms).await.unwrap();
+                let _: Epoch = self.arbiter.repair(seen).await.unwrap();
+            }
+        }
+    }
+
+    /// When all is well again locks can be had, and in the end nothing is left of them.
+    async fn is_quiet(&self, ttl: Duration, clients: &[Locks]) {
+        sleep(60 * SECOND + 2 * ttl).await;
+        for (number, locks) in clients.iter().enumerate() {
+            match locks.lock("in the end").ttl(ttl).wait(Wait::For(60 * SECOND)).acquire().await {
+                Ok(Outcome::Acquired(guard)) => drop(self.judge.holds(guard).given_back().release().await),
+                other => self.judge.finds(&format!("client {number} can't go on: {other:?}")),
+            }
+            locks.shutdown().await;
+        }
+        sleep(2 * ttl).await;
+        for store in [&self.primary, &self.arbiter] {
+            self.judge.finds_nothing_in(&**store).await;
+        }
+    }
+}
+
+fn cut_for(links: Vec<Link>, span: Duration) {
+    links.iter().for_each(Link::cut);
+    tokio::spawn(async move {
+        sleep(span).await;
+        links.iter().for_each(Link::mend);
+    });
+}
+
+/// Somebody who wants locks.
+struct Worker {
+    locks: Locks,
+    machine: Machine,
+    judge: Judge,
+    random: Random,
+    ttl: Duration,
+}
+
+impl Worker {
+    async fn work(mut self, play: &Play) {
+        let end = Instant::now() + play.span;
+        while Instant::now() < end {
+            let number = self.random.below(play.names);
+            let lock = self.locks.lock(&format!("job {number}")).ttl(self.ttl).wait(Wait::For(self.ttl));
+            // A name has one mode: that its runs are to be retried, or not.
+            let is_once = number % 2 == 0;
+            let tick = if self.random.one_in(play.ticks) { self.tick().await } else { None };
+            let lock = tick.into_iter().fold(lock, |lock, tick| lock.tick(tick).retry_failed(!is_once));
+            self.run(&lock, tick, is_once, self.ttl.mul_f64(play.held_for)).await;
+            self.machine.idles(SECOND.mul_f64(self.random.share())).await;
+        }
+    }
+
+    /// The latest of those that are due every four seconds.
+    async fn tick(&self) -> Option<Tick> {
+        let now = self.locks.time().await.ok()?.as_millis() as i64;
+        Tick::from_unix_millis(now - now % 4000)
+    }
+
+    async fn run(&mut self, lock: &Lock, tick: Option<Tick>, is_once: bool, longest: Duration) {
+        let Ok(Outcome::Acquired(guard)) = lock.acquire().await else { return };
+        let held = self.judge.holds(guard);
+        let name = held.look(|guard| guard.name().clone());
+        if held.look(|guard| !guard.is_valid()) {
+            drop(held.given_back().not_started().await);
+            return;
+        }
+        if let Some(tick) = tick {
+            self.judge.begins(&name, tick, is_once);
+        }
+        self.machine.idles(longest.mul_f64(self.random.share())).await;
+        let guard = held.given_back();
+        if self.random.one_in(4) {
+            return; // Dropped: it has failed.
+        }
+        if guard.complete().await.is_ok()
+            && let Some(tick) = tick
+        {
+            self.judge.is_done(&name, tick);
+        }
+    }
+}
+
+/// Plays these seeds on all processors.
+fn play(play: &Play, seeds: std::ops::Range<u64>) -> Result<Tally, Violation> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let results = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..workers)
+            .map(|worker| {
+                let seeds = seeds.clone().skip(worker as usize).step_by(workers as usize);
+                scope.spawn(move || seeds.map(|seed| play.run(seed)).collect::<Vec<_>>())
+            })
+            .collect();
+        started.into_iter().flat_map(|worker| worker.join().expect("no world panics")).collect::<Vec<_>>()
+    });
+    results.into_iter().try_fold(Tally::default(), |mut all, one| {
+        all += one?;
+        Ok(all)
+    })
+}
+
+fn seeds() -> u64 {
+    std::env::var("LEASEHOLD_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(2000)
+}
+
+#[test]
+fn nobody_holds_what_another_holds_whatever_happens() {
+    let began = std::time::Instant::now();
+    let tally = play(&Play::default(), 0..seeds()).unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{tally:?} in {:?}", began.elapsed());
+    assert!(tally.granted as u64 > seeds() && tally.done > 0, "{tally:?}");
+}
+
+/// The first of so many seeds in which a world without this rule goes wrong.
+#[allow(dead_code)]
+fn found(rule: Rule, play: &Play, seeds: u64) -> Option<(u64, String)> {
+    break_rule(Some(rule));
+    let found = (0..seeds).find_map(|seed| play.run(seed).err().map(|violation| (seed, violation.to_string())));
+    break_rule(None);
+    found
+}
