@@ -63,6 +63,6 @@ impl Shared {
     }
 
     fn limit(&self, moved: &Move) -> Duration {
-        (self.settings.route_lease / 8).min(moved.lease.ttl / 6)
+        (self.settings.route_lease / 4).min(moved.lease.ttl / 3)
     }
 }

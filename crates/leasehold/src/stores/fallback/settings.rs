@@ -87,7 +87,7 @@ impl Settings {
 
     /// How long one read of it may take.
     pub(super) fn read_limit(&self) -> Duration {
-        (self.route_lease / 10).min(Duration::from_millis(500))
+        (self.route_lease / 6).min(Duration::from_millis(500))
     }
 
     /// How soon it is tried again.
