@@ -153,6 +153,9 @@ pub const QUEUE_ENTRY: Duration = Duration::from_secs(1);
 /// How many ticks of a name may stand open: claimed and not finished. The oldest is given up for a new one.
 pub const OPEN_TICKS: usize = 32;
 
+/// The [`usual_ttl`](Traits::usual_ttl) of a store that has no reason for another.
+pub const USUAL_TTL: Duration = Duration::from_secs(30);
+
 /// What a store can do and how it likes to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
@@ -168,6 +171,8 @@ pub struct Traits {
     /// several permits, ticks, minimum holds or gentle revocations then, nobody stands in a queue in the store, and such a
     /// store is no part of others.
     pub session_bound: bool,
+    /// The TTL of a lock that is given none.
+    pub usual_ttl: Duration,
     /// The longest [`stop_grace`](crate::Lock::stop_grace) that a holder may have; [`Duration::MAX`] where the TTL alone
     /// limits it. The default is shortened to it.
     pub longest_stop_grace: Duration,

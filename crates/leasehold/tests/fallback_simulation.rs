@@ -5,6 +5,7 @@
 //! That it would find a fault is shown by breaking each rule of the protocol in turn.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::simulation::{Rule, break_rule};
@@ -18,6 +19,10 @@ use leasehold_testkit::simulation::{self, Judge, Link, Machine, Network, Tally, 
 use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// What has happened in all worlds of a test, for it to be no empty one.
+static SWITCHES: AtomicU64 = AtomicU64::new(0);
+static SEEN_CARRIED: AtomicU64 = AtomicU64::new(0);
 
 /// How a world is.
 #[derive(Debug, Clone)]
@@ -190,7 +195,10 @@ impl Stage {
             if let Some((_, what)) = what {
                 self.happens(*what, &copies, &mut random).await;
             }
+            self.count_the_carried().await;
         }
+        let route = self.arbiter.route().await.unwrap();
+        SWITCHES.fetch_add(route.map_or(0, |reading| reading.route.epoch.number()), Ordering::Relaxed);
         self.network.set_weather(Weather::FAIR);
         self.links.iter().flatten().for_each(Link::mend);
     }
@@ -208,6 +216,16 @@ impl Stage {
             Happens::Promotion => self.primary.start_from(&copies[0]),
             Happens::Restore => self.restore(&copies[1]).await,
         }
+    }
+
+    /// A lease whose token is of an earlier epoch than its store came into use in.
+    async fn count_the_carried(&self) {
+        let Some(reading) = self.arbiter.route().await.unwrap() else { return };
+        let used = if reading.route.target == Target::Arbiter { &self.arbiter } else { &self.primary };
+        let oldest = reading.route.epoch.token(0).expect("there are few epochs");
+        let held = used.list().await.unwrap();
+        let carried = held.iter().filter(|holding| holding.holder.is_some() && holding.token < oldest);
+        SEEN_CARRIED.fetch_add(carried.count() as u64, Ordering::Relaxed);
     }
 
     /// As a client does, at any time; whoever reads it next gives it its time.
@@ -352,7 +370,9 @@ fn seeds() -> u64 {
 fn nobody_holds_what_another_holds_whatever_happens() {
     let began = std::time::Instant::now();
     let tally = play(&Play::default(), 0..seeds()).unwrap_or_else(|violation| panic!("{violation}"));
-    println!("{tally:?} in {:?}", began.elapsed());
+    let [switches, carried] = [&SWITCHES, &SEEN_CARRIED].map(|count| count.load(Ordering::Relaxed));
+    println!("{tally:?}, {switches} switches, {carried} carried in {:?}", began.elapsed());
+    assert!(switches > seeds() && carried > seeds() / 20, "{switches} switches, {carried} carried");
     assert!(tally.granted as u64 > seeds() && tally.done > 0, "{tally:?}");
 }
 

@@ -16,7 +16,7 @@ use crate::lease::{
 use crate::marks::Marks;
 use crate::name::LockName;
 use crate::rule::Rule;
-use crate::store::{Arbiter, Bell, Epoch, Primary, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Bell, Epoch, Primary, QUEUE_ENTRY, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
 
@@ -379,6 +379,7 @@ impl Store for Memory {
             wake_ups: true,
             hands_over: true,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: Duration::MAX,
         }
     }

@@ -110,11 +110,11 @@ impl Holders {
         self.reads
     }
 
-    /// Takes a reading of the route over; says whether it is a new one.
+    /// Takes a reading of the route over; says whether it is another one than before.
     pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<bool> {
         let is_new = match &self.route {
             Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => is_newer(&known.route, &route.route)?,
-            _ => true,
+            _ => false,
         };
         self.reads += 1;
         self.route = Some(route);
@@ -230,7 +230,7 @@ impl Holders {
     }
 
     /// Leases that are to go along with the route, those first that need nothing of the store they leave.
-    pub fn to_carry(&mut self, now: Moment) -> Vec<Move> {
+    pub fn to_carry(&self, now: Moment) -> Vec<Move> {
         let Some(route) = &self.route else { return Vec::new() };
         let Some(coming) = route.coming.filter(|coming| route.is_armed() && now < coming.early) else {
             return Vec::new();
@@ -305,12 +305,6 @@ impl Holders {
     /// Forgets everybody of whom nothing can be left.
     pub fn forget_the_old(&mut self, now: Moment) {
         self.by_id.retain(|_, held| now < held.forget_at || held.lease.as_ref().is_some_and(|lease| now < lease.until));
-    }
-
-    /// How many acquisitions are remembered.
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.by_id.len()
     }
 
     /// Moves the bound of a lease to where it belongs, or ends it for good.

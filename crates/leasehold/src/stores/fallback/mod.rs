@@ -78,6 +78,8 @@ impl Store for Fallback {
             wake_ups: primary.wake_ups && arbiter.wake_ups,
             hands_over: false,
             session_bound: false,
+            // Less would not last through a failover with the usual settings.
+            usual_ttl: Duration::from_secs(60),
             longest_stop_grace: self.shared().settings.longest_stop_grace(),
         }
     }

@@ -7,6 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::{RouteTerms, Switched};
 use crate::validity::{self, BootClock, Clock};
 
+/// Who is told of switches.
+type Told = Arc<dyn Fn(&Switched) + Send + Sync>;
+
 /// Settings of a [`Fallback`](super::Fallback). All clients of a namespace must have the same route lease and largest TTL.
 #[derive(Clone)]
 #[must_use]
@@ -17,7 +20,7 @@ pub struct Settings {
     pub(super) up_after: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) simulated: bool,
-    pub(super) on_switch: Option<Arc<dyn Fn(&Switched) + Send + Sync>>,
+    pub(super) on_switch: Option<Told>,
 }
 
 impl Default for Settings {

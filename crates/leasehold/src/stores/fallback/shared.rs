@@ -196,7 +196,12 @@ impl Shared {
         let now = self.now();
         let within = route.coming.filter(|_| route.is_armed()).map(|coming| coming.late.since(now));
         let switched = Switched { route: route.route.clone(), within };
-        if self.holders().learn(route, now)? {
+        let learned = self.holders().learn(route, now);
+        #[cfg(feature = "traced")]
+        if let Err(error) = &learned {
+            tracing::error!(%error, "the fallback's route is not to be believed");
+        }
+        if learned? {
             self.tell(&switched);
         }
         self.bells.carry.notify_one();

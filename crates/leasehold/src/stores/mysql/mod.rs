@@ -31,7 +31,7 @@ use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Mode, Said, Shown};
@@ -215,6 +215,7 @@ impl Store for MySql {
             wake_ups: false,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: Duration::MAX,
         }
     }

@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::tick::Verdict;
 
 /// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.
@@ -321,6 +321,7 @@ impl Store for Redis {
             wake_ups: true,
             hands_over: self.options.hands_over(),
             session_bound: false,
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: Duration::MAX,
         }
     }

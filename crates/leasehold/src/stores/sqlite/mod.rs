@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{self, Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{self, Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -112,6 +112,7 @@ impl Store for Sqlite {
             wake_ups: true,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: Duration::MAX,
         }
     }

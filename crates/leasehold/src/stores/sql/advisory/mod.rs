@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store of session locks. All its handles have the same sessions.
 pub(crate) struct Advisory<S: Server> {
@@ -101,6 +101,7 @@ impl<S: Server> Store for Advisory<S> {
             wake_ups: false,
             hands_over: false,
             session_bound: true,
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: Duration::MAX,
         }
     }

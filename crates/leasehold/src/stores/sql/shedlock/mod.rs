@@ -29,7 +29,7 @@ use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
 };
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// The most characters that a name has room for.
 const LONGEST_NAME: usize = 64;
@@ -230,6 +230,7 @@ impl<T: Table> Store for ShedLock<T> {
             wake_ups: false,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: Duration::MAX,
         }
     }
