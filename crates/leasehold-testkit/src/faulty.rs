@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use leasehold::member::Member;
 use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
@@ -336,6 +337,11 @@ impl Store for Faulty {
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         self.inner.as_arbiter().map(|_| self as _)
+    }
+
+    /// What it breaks is the calls of a store.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }
 

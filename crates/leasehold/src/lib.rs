@@ -74,6 +74,7 @@ mod event;
 #[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql", feature = "fence-tokio-postgres"))]
 pub mod fence;
 mod finding;
+mod flaw;
 mod guard;
 mod hold;
 mod keeper;
@@ -82,6 +83,7 @@ mod lease;
 mod lock;
 mod locks;
 mod marks;
+pub mod member;
 mod multi;
 mod name;
 mod presence;

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, select_all};
 use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::{LockName, Namespace};
 
 mod arbiter;
@@ -114,6 +115,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
+
+    /// The same store as one of several that together are a quorum; none if it can't be one: its locks end with a session,
+    /// its tokens can't be raised, or others share its keys.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
 }
 
 /// In which database the leases of a store are rows: what the fence in a job's own transaction looks at.
@@ -200,14 +207,21 @@ impl Bell {
 
 /// A subscription of one waiter to one name. Dropping it ends it.
 pub struct WakeUps {
-    bell: Arc<Bell>,
+    bells: Vec<Arc<Bell>>,
     _until_dropped: Box<dyn Any + Send + Sync>,
 }
 
 impl WakeUps {
     /// A subscription that rings when `bell` does and ends by dropping `until_dropped`.
     pub fn new(bell: Arc<Bell>, until_dropped: impl Any + Send + Sync) -> Self {
-        Self { bell, _until_dropped: Box::new(until_dropped) }
+        Self { bells: vec![bell], _until_dropped: Box::new(until_dropped) }
+    }
+
+    /// One that rings when any of these does.
+    #[must_use]
+    pub fn any_of(many: Vec<Self>) -> Self {
+        let bells = many.iter().flat_map(|one| one.bells.iter().cloned()).collect();
+        Self { bells, _until_dropped: Box::new(many) }
     }
 
     /// One that never rings.
@@ -221,8 +235,17 @@ impl WakeUps {
     /// # Cancel safety
     /// Cancel safe: a hint is not lost by dropping this.
     pub async fn next(&mut self) -> Option<HandOver> {
-        self.bell.rung.notified().await;
-        self.bell.handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let rung = self.bells.iter().map(|bell| {
+            Box::pin(async move {
+                bell.rung.notified().await;
+                bell
+            })
+        });
+        if self.bells.is_empty() {
+            return std::future::pending().await;
+        }
+        let (bell, ..) = select_all(rung).await;
+        bell.handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

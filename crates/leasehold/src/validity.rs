@@ -59,7 +59,7 @@ pub fn parts_per_million() -> u32 {
 }
 
 /// A point on a monotonic clock that counts suspended time too. Comparable within one machine's boot only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(u64);
 
 impl Moment {

@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::Event;
+use crate::flaw::{self, Flaw};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::keeper::{Cleanup, Undo, jittered};
@@ -208,6 +209,7 @@ impl Acquisition {
         self.in_store = true;
         let answer = self.client.store.try_acquire(&self.claim).await;
         self.is_present_until(self.client.clock.now());
+        let sent = if flaw::has(Flaw::CountedFromTheAnswer) { self.client.clock.now() } else { sent };
         match answer {
             Ok(Attempt::Granted(grant)) => self.granted(grant, sent).map(Tried::Granted),
             Ok(Attempt::Held(holding)) => {

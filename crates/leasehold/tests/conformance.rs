@@ -236,3 +236,12 @@ mod in_mysql {
 
     conformance!(mariadb_advisory, session_bound shared with_room(), sessions);
 }
+
+/// Three members in memory.
+fn quorum(member: fn() -> Arc<dyn Store>) -> Arc<dyn Store> {
+    let members = ["a", "b", "c"].map(|name| (name.to_owned(), member()));
+    Arc::new(leasehold::stores::Quorum::of(members).expect("three members"))
+}
+
+conformance!(quorum_in_real_time, unqueued, quorum(memory));
+conformance!(quorum_in_paused_time, unqueued, paused, quorum(paused_memory));

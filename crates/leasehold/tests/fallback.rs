@@ -107,7 +107,7 @@ async fn while_all_is_well_it_costs_no_request_more_than_the_primary() {
     let guard = client.takes("job").await;
     sleep(45 * SECOND).await; // Renewed at 20 s and 40 s.
     assert_eq!(guard.release().await.unwrap(), Released::InTime);
-    assert!(client.is_contended("job").await == false);
+    assert!(!client.is_contended("job").await);
     let after = client.calls();
     let asked: Vec<_> = before.iter().zip(after).map(|(before, after)| after - before).collect();
     assert_eq!(asked, [2, 2, 1, 0]);

@@ -186,6 +186,9 @@ fn run_on(
 /// `conformance!(name, one_holder, store)` leaves out the cases of locks that several may hold: for a store that refuses
 /// such claims. `conformance!(name, one_holder paused, store)` is the same in paused time.
 ///
+/// `conformance!(name, unqueued, store)` and `conformance!(name, unqueued, paused, store)` leave out the queue and what is
+/// handed over along it, too: for a store made of others, none of which knows in which order the others were asked.
+///
 /// `conformance!(name, plain shared fixture, open)` leaves out more: the queue, ticks, gentle revocations, and names of
 /// any length and spelling. For a store in somebody else's table, which has no place for them.
 ///
@@ -199,6 +202,12 @@ macro_rules! conformance {
     };
     ($name:ident, one_holder paused, $store:expr) => {
         $crate::conformance!(@one_holder tests [$name, run_paused, $store]);
+    };
+    ($name:ident, unqueued, paused, $store:expr) => {
+        $crate::conformance!(@unqueued tests [$name, run_paused, $store]);
+    };
+    ($name:ident, unqueued, $store:expr) => {
+        $crate::conformance!(@unqueued tests [$name, run, $store]);
     };
     ($name:ident, paused, $store:expr) => {
         $crate::conformance!(@all tests [$name, run_paused, $store]);
@@ -233,24 +242,38 @@ macro_rules! conformance {
         );
     };
     (@one_holder $how:ident [$($what:tt)*] $($more:ident)*) => {
-        $crate::conformance!(@common $how [$($what)*] $($more)*
-            // names
-            different_names_are_different_locks long_names_are_told_apart
+        $crate::conformance!(@unqueued $how [$($what)*] $($more)*
             // queue
             first_come_first_served contention_says_how_many_are_ahead a_stranger_does_not_overtake
             a_waiter_counts_until_its_entry_ends a_dead_waiter_is_skipped a_waiter_comes_back_at_its_old_place
-            asking_again_keeps_the_place a_holder_does_not_queue a_waiter_gets_what_ran_out
-            leaving_gives_up_the_place leaving_by_a_stranger_is_harmless a_release_rings a_revocation_rings leaving_with_a_grant_rings
+            asking_again_keeps_the_place a_waiter_gets_what_ran_out
+            leaving_gives_up_the_place leaving_by_a_stranger_is_harmless leaving_with_a_grant_rings
             // handover
             a_release_hands_over what_is_handed_over_lasts_its_ttl who_misses_a_hand_over_asks_for_it
             leaving_hands_on a_revocation_hands_over the_dead_are_handed_nothing who_says_nothing_is_only_woken
             a_tick_is_not_handed_over a_minimum_hold_is_not_handed_over
             // operators
+            the_list_is_in_order
+            // handles
+            a_crowd_takes_turns
+            // ticks
+            a_refused_tick_leaves_no_place a_running_tick_says_how_many_wait
+            a_waiter_learns_that_its_tick_is_done
+        );
+    };
+    (@unqueued $how:ident [$($what:tt)*] $($more:ident)*) => {
+        $crate::conformance!(@common $how [$($what)*] $($more)*
+            // names
+            different_names_are_different_locks long_names_are_told_apart
+            // queue
+            a_holder_does_not_queue
+            a_release_rings a_revocation_rings
+            // operators
             a_minimum_hold_keeps_the_name a_minimum_hold_ends revoked_gently_it_is_not_renewed
             revoked_gently_it_is_not_granted_again revoked_gently_it_ends_with_its_ttl
-            revoking_nobody_is_harmless the_list_is_in_order
+            revoking_nobody_is_harmless
             // handles
-            a_batch_answers_each_in_order a_given_up_waiter_is_undone_by_leaving a_crowd_takes_turns
+            a_batch_answers_each_in_order a_given_up_waiter_is_undone_by_leaving
             // ticks
             a_newer_tick_is_granted_and_no_older_one a_tick_that_is_over_is_not_worth_waiting_for
             a_newer_tick_waits_for_the_lock a_tick_that_failed_is_over_at_most_once
@@ -265,8 +288,7 @@ macro_rules! conformance {
             a_release_without_a_verdict_leaves_the_tick_open leaving_counts_as_not_started
             a_tick_in_the_future_is_refused_and_stops_nobody a_tick_that_may_be_forgotten_is_refused
             the_only_tick_has_no_window the_same_claim_gets_the_same_attempt
-            a_refused_tick_leaves_no_place a_running_tick_says_how_many_wait
-            a_waiter_learns_that_its_tick_is_done plain_claims_leave_ticks_alone
+            plain_claims_leave_ticks_alone
             the_oldest_of_too_many_is_given_up marks_of_different_names_are_apart
             a_tick_outlives_a_revocation one_of_many_claims_a_tick
         );

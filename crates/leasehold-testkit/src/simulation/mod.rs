@@ -29,6 +29,7 @@
 
 mod judge;
 mod machine;
+mod member;
 mod network;
 mod parts;
 mod wire;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use leasehold::member::Member;
 use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
@@ -267,6 +268,10 @@ impl Store for Wire {
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         self.inner.as_arbiter().map(|_| self as _)
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
+        self.inner.as_member().map(|_| self as &dyn Member)
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use leasehold::store::{Store, Tables, Traits, WakeUps};
+use leasehold::member::Member;
+use leasehold::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::validity::Moment;
 use leasehold::{
@@ -518,6 +519,10 @@ impl Store for Mutant {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 }

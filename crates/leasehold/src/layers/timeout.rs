@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::span::Span;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
@@ -106,11 +107,17 @@ impl Store for Timeout {
         self.inner.tables()
     }
 
+    /// Nor is it a part of a fallback.
     fn as_primary(&self) -> Option<&dyn Primary> {
-        self.inner.as_primary()
+        None
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
-        self.inner.as_arbiter()
+        None
+    }
+
+    /// A layer is no store of its own: it goes around a quorum, not into it.
+    fn as_member(&self) -> Option<&dyn Member> {
+        None
     }
 }

@@ -13,6 +13,7 @@ mod memory;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod secrets;
@@ -24,6 +25,7 @@ pub mod sqlite;
 
 pub use fallback::Fallback;
 pub use memory::{Memory, Saved};
+pub use quorum::Quorum;
 pub use secrets::hide_secrets;
 
 /// The kinds of stores, and the schemes of each.
@@ -51,6 +53,8 @@ const SCHEMES: [(&str, &[&str]); 5] = [
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
 /// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
 /// | `postgres://…?mode=advisory`, `mysql://…?mode=advisory` | locks of sessions in the same databases | `postgres`, `mysql` |
+///
+/// [`Quorum`] is made of stores, not opened.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the

@@ -47,6 +47,7 @@ use self::watches::Watches;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::validity::BootClock;
@@ -143,6 +144,11 @@ impl Store for Etcd {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    /// A cluster is a quorum already, and its revisions can't be raised.
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 

@@ -322,7 +322,8 @@ impl Holders {
 
 impl Held {
     fn die(&mut self) {
-        if let Some(lease) = self.lease.take() {
+        let lease = self.lease.take();
+        if let Some(lease) = lease.filter(|_| Rule::BoundsAreNotShared.holds()) {
             lease.bound.cut();
         }
     }

@@ -28,6 +28,7 @@ pub use settings::Settings;
 use crate::error::Result;
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 use shared::Shared;
@@ -143,6 +144,10 @@ impl Store for Fallback {
     }
 
     fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 

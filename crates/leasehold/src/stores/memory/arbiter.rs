@@ -177,9 +177,12 @@ impl Arbiter for Memory {
     }
 
     fn claim_tick<'a>(&'a self, claim: &'a TickOf, epoch: Epoch) -> BoxFuture<'a, Result<Result<TickClaim, Refusal>>> {
-        Box::pin(
-            async move { Ok(self.with_all(|contents, now| contents.claim_tick(claim, epoch, now, self.utc(now)))) },
-        )
+        Box::pin(async move {
+            Ok(self.with_all(|contents, now| {
+                let utc = contents.utc(now);
+                contents.claim_tick(claim, epoch, now, utc)
+            }))
+        })
     }
 
     fn standing<'a>(
@@ -188,10 +191,20 @@ impl Arbiter for Memory {
         due: Due,
         alive: Option<HolderId>,
     ) -> BoxFuture<'a, Result<Standing>> {
-        Box::pin(async move { Ok(self.with_all(|contents, now| contents.standing(name, due, alive, self.utc(now)))) })
+        Box::pin(async move {
+            Ok(self.with_all(|contents, now| {
+                let utc = contents.utc(now);
+                contents.standing(name, due, alive, utc)
+            }))
+        })
     }
 
     fn repair(&self, seen: Epoch) -> BoxFuture<'_, Result<Epoch>> {
-        Box::pin(async move { Ok(self.with_all(|contents, now| contents.repair(seen, self.utc(now)))) })
+        Box::pin(async move {
+            Ok(self.with_all(|contents, now| {
+                let utc = contents.utc(now);
+                contents.repair(seen, utc)
+            }))
+        })
     }
 }

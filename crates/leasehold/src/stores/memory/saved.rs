@@ -26,7 +26,8 @@ impl Memory {
     pub fn start_from(&self, saved: &Saved) {
         self.with_all(|contents, _| {
             let started = contents.started + u64::from(Rule::RestartsAreSeen.holds());
-            *contents = Contents { started, ..saved.0.clone() };
+            let clocks_zero = contents.clocks_zero;
+            *contents = Contents { started, clocks_zero, ..saved.0.clone() };
         });
     }
 }

@@ -30,6 +30,7 @@ use self::options::Options;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
@@ -296,6 +297,10 @@ impl Store for MySql {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 }

@@ -42,6 +42,7 @@ use self::tls::Tls;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::tick::Verdict;
@@ -335,6 +336,10 @@ impl Store for Redis {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 

@@ -40,6 +40,7 @@ use self::watch::Watch;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{self, Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
@@ -228,6 +229,11 @@ impl Store for Sqlite {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    /// All its processes are on one machine.
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 }

@@ -26,6 +26,7 @@ pub(crate) use self::tether::Tether;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
@@ -191,6 +192,11 @@ impl<S: Server> Store for Advisory<S> {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    /// Its locks end with a session.
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 }

@@ -28,6 +28,7 @@ use crate::finding::{Finding, Severity};
 use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
 };
+use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
@@ -293,6 +294,11 @@ impl<T: Table> Store for ShedLock<T> {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
+    /// Services that know nothing of a quorum lock the same rows.
+    fn as_member(&self) -> Option<&dyn Member> {
         None
     }
 }

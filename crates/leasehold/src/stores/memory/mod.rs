@@ -14,6 +14,7 @@ use crate::lease::{
     Revoke, disagreement,
 };
 use crate::marks::Marks;
+use crate::member::Member;
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::store::{Arbiter, Bell, Epoch, Primary, QUEUE_ENTRY, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -21,11 +22,14 @@ use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
 
 mod arbiter;
+mod member;
 mod primary;
 mod saved;
 mod tagged;
 
 pub use saved::Saved;
+
+use self::member::Life;
 
 /// Locks inside one process: for tests, and for programs whose tasks exclude one another.
 ///
@@ -34,8 +38,6 @@ pub use saved::Saved;
 #[derive(Debug, Clone)]
 pub struct Memory {
     clock: Arc<dyn Clock>,
-    /// The time of day, since 1970, at which the clock showed nothing.
-    clocks_zero: Duration,
     contents: Arc<Mutex<Contents>>,
 }
 
@@ -43,14 +45,24 @@ pub struct Memory {
 #[derive(Debug, Clone, Default)]
 struct Contents {
     names: BTreeMap<LockName, Entry>,
+    /// The time of day, since 1970, at which the clock showed nothing.
+    clocks_zero: Duration,
+    life: Life,
     /// How often it was [started](Memory::start_from).
     started: u64,
     /// The largest epoch that a claim or a carry came with.
     watermark: Epoch,
     /// The route of a fallback whose arbiter this is.
     route: Option<arbiter::Row>,
-    /// Ticks up to here are over, whatever the marks say: data was lost.
+    /// Ticks up to here are over, whatever the marks say: the arbiter of a fallback has lost data.
     floor: Option<Tick>,
+}
+
+impl Contents {
+    /// The time of day: it goes on as the clock does.
+    fn utc(&self, now: Moment) -> Duration {
+        self.clocks_zero + now.since(Moment::from_nanos(0))
+    }
 }
 
 impl Memory {
@@ -59,12 +71,7 @@ impl Memory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let clocks_zero = utc.saturating_sub(clock.now().since(Moment::from_nanos(0)));
-        Self { clock, clocks_zero, contents: Arc::default() }
-    }
-
-    /// The time of day: it goes on as the clock does.
-    fn utc(&self, now: Moment) -> Duration {
-        self.clocks_zero + now.since(Moment::from_nanos(0))
+        Self { clock, contents: Arc::new(Mutex::new(Contents { clocks_zero, ..Contents::default() })) }
     }
 
     /// Does `what` to everything at one instant of the clock.
@@ -96,6 +103,8 @@ struct Entry {
     /// Leases that run, tombstones of minimum holds, and whose time is over until the next grant.
     leases: Vec<Lease>,
     marks: Marks,
+    /// Whether it has all that the other members of a quorum remember, the store having been restarted.
+    is_adopted: bool,
     /// The last ticket that was given out.
     ticket: u64,
     /// Who waits, in order.
@@ -389,7 +398,16 @@ impl Store for Memory {
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(async { self.with(&claim.name, |entry, now| entry.claim(claim, None, now, self.utc(now))) })
+        Box::pin(async {
+            self.with_all(|contents, now| {
+                contents.life.check_grants(now)?;
+                let utc = contents.utc(now);
+                let least = contents.life.least_token();
+                let entry = contents.names.entry(claim.name.clone()).or_default();
+                entry.token = entry.token.max(least);
+                entry.claim(claim, None, now, utc)
+            })
+        })
     }
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
@@ -437,7 +455,7 @@ impl Store for Memory {
     }
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
-        Box::pin(async { Ok(self.utc(self.clock.now())) })
+        Box::pin(async { Ok(self.with_all(|contents, now| contents.utc(now))) })
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
@@ -453,6 +471,10 @@ impl Store for Memory {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        Some(self)
+    }
+
+    fn as_member(&self) -> Option<&dyn Member> {
         Some(self)
     }
 }

@@ -1,0 +1,98 @@
+//! What a store needs beside [`Store`](crate::Store) to be one of several that together are a quorum.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::error::Result;
+use crate::lease::{Ended, FencingToken, LeaseKey, Release};
+use crate::name::LockName;
+use crate::tick::{Due, NotDue, OpenTick, Tick};
+
+/// A store that can be a member of a quorum, reached through [`Store::as_member`](crate::Store::as_member).
+///
+/// A member may come back empty: restarted without its data. It then
+///
+/// - grants nothing until the largest TTL has passed since (its restart guard; a claim is an error that
+///   [passes](crate::Error::is_passing)): who held a lease in it may still believe in it;
+/// - is not *full*: until it has [adopted](Self::adopt) what the others remember of a name, it
+///   [ratifies](Self::ratify) nothing of that name that rests on its memory.
+///
+/// Every method is one attempt, one atomic step in the store, and durable as its claims are.
+pub trait Member: Send + Sync {
+    /// The second phase of an acquisition. If the holder has its lease here still, raises the name's counter and the
+    /// token of the lease to `token`, unless they are above; and, with a tick, claims that as a claim would. Said
+    /// again, it changes nothing and is answered the same.
+    fn ratify<'a>(
+        &'a self,
+        lease: &'a LeaseKey,
+        token: FencingToken,
+        due: Option<Due>,
+    ) -> BoxFuture<'a, Result<Ratified>>;
+
+    /// Ends a lease as [`Store::release`](crate::Store::release) does; and a tick that is done counts as claimed here
+    /// too: the mark rises to it. Not every member need have heard of a claim that a majority has granted.
+    fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>>;
+
+    /// What it remembers of a name.
+    fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>>;
+
+    /// Adds to what it remembers of a name; from then on it is full for it. Never takes anything back: counters and
+    /// marks only grow. Refused as a claim is while its restart guard lasts: what was begun before it came back may not
+    /// have reached the others yet.
+    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, Result<()>>;
+
+    /// Makes it full for every name, though it may have forgotten some: of those that it has not adopted, whatever tick is
+    /// not newer than `floor` counts as claimed, and tokens begin at the clock. For a new quorum, or one whose loss is accepted. Refused as a claim is while its restart guard lasts.
+    fn found(&self, floor: Tick) -> BoxFuture<'_, Result<()>>;
+
+    /// Which server it is.
+    fn identity(&self) -> BoxFuture<'_, Result<Identity>>;
+}
+
+/// The answer of one member to the second phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Ratified {
+    /// The lease is there, and says so from now on.
+    Yes {
+        /// The token of the lease: larger than was asked for if the name's counter here was ahead. Then what was asked for
+        /// may be what another has had.
+        token: FencingToken,
+        /// How often the tick has been claimed here, this time included; 0 without one.
+        attempt: u32,
+        /// An older tick that was given up for it.
+        gave_up: Option<Tick>,
+    },
+    /// The holder has no lease here.
+    Gone,
+    /// The tick is not to be run, as far as is known here.
+    NotDue(NotDue),
+    /// This member came back empty and has not adopted the name yet.
+    NotFull,
+}
+
+/// What a member remembers of a name beside its leases.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Memories {
+    /// Whether that is all there is to know: not if it came back empty and has not adopted the name.
+    pub is_full: bool,
+    /// The last token.
+    pub token: FencingToken,
+    /// The mark: the newest tick that was claimed.
+    pub newest: Option<Tick>,
+    /// Ticks that were claimed and are not finished.
+    pub open: BTreeMap<Tick, OpenTick>,
+    /// What the member's clock shows, since the beginning of 1970 in UTC.
+    pub clock: Duration,
+}
+
+/// Which server a member is, and whether it may be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The same for the same data, under whatever address: a run id.
+    pub server: String,
+    /// Why it can't be a member, if it can't: it is another's replica, or a part of a cluster.
+    pub unfit: Option<String>,
+}

@@ -1,0 +1,300 @@
+//! An attempt at a lock: rounds of votes, until one is won or lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::round::Round;
+use super::rounds::{Granted, key_of, label_for};
+use super::view::shown;
+use super::votes::{Verdict, Votes};
+use super::{Inner, limit_for};
+use crate::chance;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flaw::{self, Flaw};
+use crate::lease::{Attempt, Claim, FencingToken, Grant, Holding, LeaseKey, Renewal};
+use crate::member::Ratified;
+use crate::name::LockName;
+use crate::tick::{NotDue, Standing, Tick};
+use crate::validity;
+
+/// How often a split vote is taken again within one attempt: whoever doesn't wait shall not be turned away because another
+/// asked at the same moment.
+const TRIES: u32 = 4;
+
+/// What one round came to.
+enum Outcome {
+    Granted(Grant),
+    Held(Holding),
+    NotDue(NotDue),
+    Split(Holding),
+    /// The members may say something else by now: one that had come back empty knows all again, say.
+    Again,
+}
+
+/// What the second phase came to, so far.
+#[derive(Default)]
+struct Acknowledged {
+    yes: usize,
+    /// The largest token that their leases have.
+    token: FencingToken,
+    attempt: u32,
+    gave_up: Option<Tick>,
+    not_due: Vec<NotDue>,
+    not_full: Vec<usize>,
+    failed: Vec<(usize, Error)>,
+}
+
+impl Inner {
+    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim) -> Result<Attempt> {
+        if claim.permits.get() != 1 {
+            let message =
+                "a quorum has no several permits: three holders of two permits each can have a majority of the members";
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        self.check_members()?;
+        if let Some(answer) = self.again(claim).await? {
+            return Ok(answer);
+        }
+        for id in self.rounds.abandoned(&key_of(claim)) {
+            self.clean_up(claim, id, (0..self.nodes.len()).collect()).await;
+        }
+        let (began, mut tries) = (Instant::now(), 1);
+        loop {
+            let sent = Instant::now();
+            match self.vote(claim).await? {
+                Outcome::Granted(grant) => return Ok(Attempt::Granted(grant)),
+                Outcome::NotDue(why) => return Ok(Attempt::NotDue(why)),
+                Outcome::Held(holding) => return self.held(claim, holding).await,
+                // Somebody may hold it whom too few could name; who waits asks again as soon as others may.
+                Outcome::Split(holding) if tries >= TRIES || began.elapsed() >= claim.ttl / 12 => {
+                    let remaining = holding.remaining.min(a_while(sent.elapsed(), tries));
+                    return self.held(claim, Holding { remaining, ..holding }).await;
+                }
+                Outcome::Again if tries >= TRIES => {
+                    let message =
+                        "the members don't agree: some have lost it again, or know of the tick and others don't";
+                    return Err(Error::new(ErrorKind::Unavailable, message).maybe_applied());
+                }
+                Outcome::Split(_) | Outcome::Again => sleep(a_while(sent.elapsed(), tries)).await,
+            }
+            tries += 1;
+        }
+    }
+
+    /// The answer to a claim that was granted before: the same.
+    async fn again(self: &Arc<Self>, claim: &Claim) -> Result<Option<Attempt>> {
+        let Some(granted) = self.rounds.granted(&key_of(claim)) else { return Ok(None) };
+        let answer = self.renew(&[(key_of(claim), claim.ttl)]).await.pop();
+        match answer.unwrap_or(Ok(Renewal::Gone))? {
+            Renewal::Renewed => Ok(Some(Attempt::Granted(granted.grant.clone()))),
+            Renewal::Revoked => {
+                let held = self.inspect(&claim.name).await?;
+                Ok(held.map(|held| Attempt::Held(with_ticket(claim, held))))
+            }
+            Renewal::Gone => {
+                self.bury(claim, granted.id).await;
+                Ok(None)
+            }
+        }
+    }
+
+    /// One round under an identity of its own. What is not granted is taken back from everybody.
+    async fn vote(self: &Arc<Self>, claim: &Claim) -> Result<Outcome> {
+        let (sent, limit) = (Instant::now(), limit_for(claim.ttl));
+        let lease = self.rounds.begin(claim);
+        let label = label_for(&claim.label, claim.holder);
+        let asked = Claim { holder: lease.holder, label, due: None, queue: None, ..claim.clone() };
+        let calls = (0..self.nodes.len()).map(|member| (member, self.claim(member, &asked).boxed()));
+        let mut round = Round::send(calls, limit).await;
+        let mut votes = Votes::of(self.nodes.len());
+        while !votes.are_decided()
+            && let Some((member, answer)) = round.next().await
+        {
+            votes.count(member, answer);
+        }
+        // Their answers don't matter any more; what follows comes behind them.
+        drop(round);
+        let elsewhere: Vec<_> = votes.held.iter().map(|(member, _)| *member).collect();
+        let ours: Vec<_> = (0..self.nodes.len()).filter(|member| !elsewhere.contains(member)).collect();
+        let has_any = !votes.granted.is_empty();
+        let outcome = match (self.check_members(), votes.verdict()) {
+            // Who it is that has answered is known only now.
+            (Err(refused), _) => Err(refused.maybe_applied()),
+            (Ok(()), Verdict::Won(token)) => self.second_phase(claim, &lease, token, &ours).await,
+            (Ok(()), Verdict::Held(holding)) => Ok(Outcome::Held(holding)),
+            (Ok(()), Verdict::Split(holding)) => Ok(Outcome::Split(holding)),
+            (Ok(()), Verdict::Outage(failed)) if has_any => Err(self.outage(&failed).maybe_applied()),
+            (Ok(()), Verdict::Outage(failed)) => Err(self.outage(&failed)),
+        };
+        let is_late = sent.elapsed() >= validity::of(claim.ttl);
+        match outcome {
+            Ok(Outcome::Granted(grant)) if !is_late => {
+                self.rounds.grant(Granted { claim: claim.clone(), id: lease.holder, grant: grant.clone() });
+                Ok(Outcome::Granted(grant))
+            }
+            outcome => {
+                self.clean_up(claim, lease.holder, ours).await;
+                if let Ok(Outcome::Granted(_)) = outcome {
+                    let late = "a majority has granted it, but so late that it is over already";
+                    return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Raises the token at all that may have granted it, and claims the tick there.
+    async fn second_phase(
+        self: &Arc<Self>,
+        claim: &Claim,
+        lease: &LeaseKey,
+        mut token: FencingToken,
+        ours: &[usize],
+    ) -> Result<Outcome> {
+        if flaw::has(Flaw::NoSecondPhase) {
+            return Ok(Outcome::Granted(Grant::of(token)));
+        }
+        let needed = if flaw::has(Flaw::SecondPhaseOnOne) { 1 } else { self.majority() };
+        let (mut told, mut round) = self.ratify(claim, lease, token, ours).await;
+        // What counts is what those know who acknowledge it: one whose counter is ahead may know of a holder of whom those
+        // who granted it didn't, having come back empty. All of them must have the same in the end.
+        while told.yes >= needed && told.token > token {
+            token = told.token;
+            (told, round) = self.ratify(claim, lease, token, ours).await;
+        }
+        if told.yes >= needed {
+            self.fill_later(&claim.name, told.not_full.clone(), round);
+            return Ok(told.granted(token));
+        }
+        // As many as make any majority without one of them impossible.
+        if told.not_due.len() >= self.majority() {
+            return Ok(Outcome::NotDue(most_telling(&told.not_due)));
+        }
+        if !told.not_full.is_empty() {
+            self.refill(&claim.name, &told.not_full).await.map_err(Error::maybe_applied)?;
+            return Ok(Outcome::Again);
+        }
+        if told.failed.is_empty() {
+            // The claim has not come to some, or was lost there again; or only some know of the tick.
+            return Ok(Outcome::Again);
+        }
+        Err(self.outage(&told.failed).maybe_applied())
+    }
+
+    /// Asks these to ratify, until enough have said yes or all have answered; and what is still to come.
+    async fn ratify(
+        &self,
+        claim: &Claim,
+        lease: &LeaseKey,
+        token: FencingToken,
+        whom: &[usize],
+    ) -> (Acknowledged, Round<'static, Ratified>) {
+        let call = |&member: &usize| -> (usize, BoxFuture<'static, Result<Ratified>>) {
+            let (store, lease, due) = (Arc::clone(&self.nodes[member].store), lease.clone(), claim.due);
+            let call = async move {
+                let member = store.as_member().expect("only members are admitted");
+                member.ratify(&lease, token, due).await
+            };
+            (member, call.boxed())
+        };
+        let mut round = Round::send(whom.iter().map(call), limit_for(claim.ttl)).await;
+        let mut told = Acknowledged::default();
+        while told.yes < self.majority()
+            && let Some((member, answer)) = round.next().await
+        {
+            told.count(member, answer);
+        }
+        (told, round)
+    }
+
+    /// Fills the members that came back empty, while a majority doesn't need them: the next one that is lost may be of that.
+    fn fill_later(self: &Arc<Self>, name: &LockName, mut empty: Vec<usize>, round: Round<'static, Ratified>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if empty.is_empty() && round.is_over() {
+            return;
+        }
+        let (inner, name) = (Arc::clone(self), name.clone());
+        runtime.spawn(async move {
+            let late = round.rest().await.into_iter().filter(|(_, answer)| matches!(answer, Ok(Ratified::NotFull)));
+            empty.extend(late.map(|(member, _)| member));
+            if !empty.is_empty() {
+                // If it can't be done now, whoever comes next will try.
+                let _ = inner.refill(&name, &empty).await;
+            }
+        });
+    }
+
+    /// The answer to a claim for what another holds: of a tick that is over, that it is not worth waiting for.
+    async fn held(&self, claim: &Claim, holding: Holding) -> Result<Attempt> {
+        let running_for = holding.holder;
+        let held = with_ticket(claim, shown(holding));
+        let Some(due) = claim.due else { return Ok(Attempt::Held(held)) };
+        let recalled = self.recall(&claim.name, limit_for(claim.ttl)).await;
+        let standings = recalled.answers.iter().filter(|(_, memories)| memories.is_full).map(|(_, memories)| {
+            let (open, is_alive) = (memories.open.get(&due.tick), |id| running_for == Some(id));
+            match due.tick.window(memories.clock, due.keep) {
+                Ok(()) => due.standing(memories.newest, open, is_alive),
+                Err(why) => Standing::Over(why),
+            }
+        });
+        let mut over = Vec::new();
+        for standing in standings {
+            match standing {
+                Standing::Over(why) => over.push(why),
+                Standing::Running => return Ok(Attempt::Held(Holding { ticket: None, ..held })),
+                Standing::ForClaim => {}
+            }
+        }
+        if over.len() >= self.majority() {
+            return Ok(Attempt::NotDue(most_telling(&over)));
+        }
+        Ok(Attempt::Held(held))
+    }
+}
+
+impl Acknowledged {
+    fn count(&mut self, member: usize, answer: Result<Ratified>) {
+        match answer {
+            Ok(Ratified::Yes { token, attempt, gave_up }) => {
+                self.yes += 1;
+                self.token = self.token.max(token);
+                self.attempt = self.attempt.max(attempt);
+                self.gave_up = self.gave_up.max(gave_up);
+            }
+            Ok(Ratified::NotDue(why)) => self.not_due.push(why),
+            Ok(Ratified::NotFull) => self.not_full.push(member),
+            // Lost again: it was restarted in between, or the claim never came there.
+            Ok(Ratified::Gone) => {}
+            Err(error) => self.failed.push((member, error)),
+        }
+    }
+
+    fn granted(&self, token: FencingToken) -> Outcome {
+        Outcome::Granted(Grant { attempt: self.attempt, gave_up: self.gave_up, ..Grant::of(token) })
+    }
+}
+
+/// Of what the members say, that which rests on the newest mark; finished if one of those knows that.
+fn most_telling(over: &[NotDue]) -> NotDue {
+    let rank = |why: &NotDue| match why {
+        NotDue::Claimed { newest, unfinished } => (Some(*newest), !unfinished),
+        NotDue::InFuture { .. } | NotDue::TooOld { .. } => (None, false),
+    };
+    *over.iter().max_by_key(|why| rank(why)).expect("a majority has said so")
+}
+
+/// Nobody stands in a queue at the members. Who would, is told that it waits, all the same.
+fn with_ticket(claim: &Claim, held: Holding) -> Holding {
+    Holding { waiting: 0, ticket: claim.queue.map(|place| place.ticket.unwrap_or_default()), ..held }
+}
+
+/// A random span of about a round trip, and longer the more often others were in the way: those who split the vote shall
+/// not do so again at the same moment.
+fn a_while(round_trip: Duration, tries: u32) -> Duration {
+    let most = round_trip.max(Duration::from_millis(1)) * 2 * tries;
+    most.mul_f64(chance::within(0.0..1.0))
+}

@@ -1,0 +1,168 @@
+//! A member that came back empty, and a quorum that is new.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+
+use super::round::Round;
+use super::{Inner, LIMIT};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flaw::{self, Flaw};
+use crate::member::Memories;
+use crate::name::LockName;
+use crate::tick::{OpenTick, TICK_SLACK, Tick};
+
+/// What the members remember of a name.
+pub(super) struct Recalled {
+    pub answers: Vec<(usize, Memories)>,
+    failed: Vec<(usize, Error)>,
+}
+
+impl Inner {
+    pub(super) async fn recall(&self, name: &LockName, limit: Duration) -> Recalled {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().recall(name)));
+        let (mut answers, mut failed) = (Vec::new(), Vec::new());
+        for (member, answer) in Round::send(calls, limit).await.rest().await {
+            match answer {
+                Ok(memories) => answers.push((member, memories)),
+                Err(error) => failed.push((member, error)),
+            }
+        }
+        Recalled { answers, failed }
+    }
+
+    /// Fills those members that came back empty with what the others remember of a name: so many others that one of them
+    /// was in every majority. If none remembers anything, and all say so, the quorum is new.
+    ///
+    /// # Errors
+    /// Too few others remember it; or the members can't be reached, or may not adopt yet.
+    pub(super) async fn refill(&self, name: &LockName, empty: &[usize]) -> Result<()> {
+        let Recalled { answers, failed } = self.recall(name, LIMIT).await;
+        let counts = |member: &usize, memories: &Memories| {
+            (memories.is_full && !empty.contains(member)) || flaw::has(Flaw::AdoptedFromTheEmpty)
+        };
+        let needed = if flaw::has(Flaw::AdoptedFromOne) { 1 } else { self.majority() };
+        let mut others: Vec<_> = answers
+            .iter()
+            .filter(|(member, memories)| counts(member, memories))
+            .map(|(_, memories)| memories)
+            .collect();
+        if flaw::has(Flaw::AdoptedFromOne) {
+            others.truncate(1);
+        }
+        if others.len() >= needed {
+            return self.adopt(name, empty, &all_that(&others)).await;
+        }
+        if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| !memories.is_full) {
+            return self.found(answers.iter().map(|(_, memories)| memories.clock)).await;
+        }
+        if !failed.is_empty() {
+            return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
+        }
+        let message = format!(
+            "{} came back empty, and {needed} others that remember {name} are needed to fill them; there are {}: accept the loss, \
+             or bring them back with their data",
+            self.named(empty),
+            others.len()
+        );
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    pub(super) async fn accept_loss(&self) -> Result<()> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.time()));
+        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let clocks: Vec<_> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
+        self.found(clocks.into_iter()).await
+    }
+
+    async fn adopt(&self, name: &LockName, empty: &[usize], memories: &Memories) -> Result<()> {
+        let calls = empty.iter().map(|&member| (member, self.nodes[member].member().adopt(name, memories)));
+        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let all = answers.len();
+        let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
+        if failed.len() < all { Ok(()) } else { Err(self.outage(&failed)) }
+    }
+
+    /// Whoever was granted a tick before had a member whose clock was not more than the slack behind it.
+    async fn found(&self, clocks: impl Iterator<Item = Duration>) -> Result<()> {
+        let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
+        let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
+        let Some(floor) = floor else {
+            return Err(Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"));
+        };
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().found(floor).boxed()));
+        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
+        if self.nodes.len() - failed.len() >= self.majority() { Ok(()) } else { Err(self.outage(&failed)) }
+    }
+
+    fn named(&self, members: &[usize]) -> String {
+        let nodes = self.nodes.iter().enumerate().filter(|(member, _)| members.contains(member));
+        nodes.map(|(_, node)| &*node.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What several remember between them. A tick that is past for one of them and not open there was closed, though others may
+/// not have heard of that: it stays so. If they name different holders of an open one, nobody may take it back here: one of
+/// them may have begun it, and another, whose round came to nothing, would say that it never was.
+fn all_that(remember: &[&Memories]) -> Memories {
+    let mut open: BTreeMap<Tick, OpenTick> = BTreeMap::new();
+    for (tick, theirs) in remember.iter().flat_map(|memories| &memories.open) {
+        let ours = open.entry(*tick).or_insert(*theirs);
+        let holder = ours.holder.filter(|holder| theirs.holder == Some(*holder));
+        let (attempts, once) = (ours.attempts.max(theirs.attempts), ours.once || theirs.once);
+        *ours = OpenTick { holder, attempts, once };
+    }
+    let is_closed = |tick: &Tick| {
+        remember.iter().any(|memories| memories.newest >= Some(*tick) && !memories.open.contains_key(tick))
+    };
+    open.retain(|tick, _| !is_closed(tick));
+    Memories {
+        is_full: true,
+        token: remember.iter().map(|memories| memories.token).max().unwrap_or_default(),
+        newest: remember.iter().filter_map(|memories| memories.newest).max(),
+        open,
+        clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::HolderId;
+    use crate::tick::Due;
+
+    fn tick(number: i64) -> Tick {
+        Tick::from_unix_millis(number).unwrap()
+    }
+
+    /// The mark, and these ticks open beside it.
+    fn remembered(newest: i64, open: &[(i64, OpenTick)]) -> Memories {
+        let open = open.iter().map(|(number, open)| (tick(*number), *open)).collect();
+        Memories { is_full: true, newest: Some(tick(newest)), open, ..Memories::default() }
+    }
+
+    fn once(holder: HolderId) -> OpenTick {
+        OpenTick::new(holder, Due { tick: tick(1), retry_failed: false, keep: Duration::MAX })
+    }
+
+    #[test]
+    fn what_one_has_closed_is_not_opened_again() {
+        let open = once(HolderId::fresh());
+        let one = remembered(3, &[(1, open), (3, open)]);
+        let all = all_that(&[&one, &remembered(2, &[])]);
+        assert_eq!(all, remembered(3, &[(3, open)]));
+    }
+
+    #[test]
+    fn nobody_takes_back_what_others_may_have_begun() {
+        let (began, failed) = (once(HolderId::fresh()), once(HolderId::fresh()));
+        for theirs in [failed, failed.taken_back()] {
+            let all = all_that(&[&remembered(1, &[(1, began)]), &remembered(1, &[(1, theirs)])]);
+            assert_eq!(all.open[&tick(1)], OpenTick { holder: None, ..began });
+        }
+        let same = all_that(&[&remembered(1, &[(1, began)]), &remembered(1, &[(1, began)])]);
+        assert_eq!(same.open[&tick(1)], began);
+    }
+}

@@ -1,0 +1,167 @@
+//! Renewals: a batch for each member, and the lease put back where it was lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::runtime::Handle;
+
+use super::round::Round;
+use super::rounds::{Granted, label_for};
+use super::{Inner, LIMIT, limit_for};
+use crate::error::{Error, Result};
+use crate::flaw::{self, Flaw};
+use crate::lease::{Attempt, Claim, LeaseKey, Renewal};
+use crate::member::Ratified;
+
+/// The answers for one lease so far.
+#[derive(Default)]
+struct Tally {
+    renewed: usize,
+    gone: Vec<usize>,
+    revoked: usize,
+    failed: Vec<(usize, Error)>,
+}
+
+impl Inner {
+    pub(super) async fn renew(self: &Arc<Self>, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
+        let granted: Vec<_> = leases.iter().map(|(key, _)| self.rounds.granted(key)).collect();
+        let known_as = |(key, ttl): &(LeaseKey, Duration), granted: &Option<Arc<Granted>>| {
+            (granted.as_ref().map_or_else(|| key.clone(), |granted| granted.lease()), *ttl)
+        };
+        let batch: Arc<[_]> = leases.iter().zip(&granted).map(|(asked, granted)| known_as(asked, granted)).collect();
+        let call = |member: usize| -> (usize, BoxFuture<'static, Result<Vec<Result<Renewal>>>>) {
+            let (store, batch) = (Arc::clone(&self.nodes[member].store), Arc::clone(&batch));
+            (member, async move { Ok(store.renew(&batch).await) }.boxed())
+        };
+        let limit = leases.iter().map(|(_, ttl)| limit_for(*ttl)).min().unwrap_or(LIMIT);
+        let mut round = Round::send((0..self.nodes.len()).map(call), limit).await;
+        let mut tallies: Vec<_> = leases.iter().map(|_| Tally::default()).collect();
+        while !tallies.iter().all(|tally| self.is_decided(tally))
+            && let Some((member, answers)) = round.next().await
+        {
+            count(&mut tallies, member, answers);
+        }
+        let answers = tallies.iter().map(|tally| self.answer(tally)).collect();
+        let lasting: Vec<_> = tallies
+            .into_iter()
+            .zip(granted)
+            .zip(leases)
+            .filter_map(|((tally, granted), (key, ttl))| {
+                let lasts = tally.renewed >= self.majority();
+                lasts.then(|| self.rounds.lasts(key, *ttl));
+                granted.filter(|_| lasts).map(|granted| (tally.gone, granted))
+            })
+            .collect();
+        self.put_back_later(round, lasting, &batch);
+        answers
+    }
+
+    fn is_decided(&self, tally: &Tally) -> bool {
+        let most = tally.renewed.max(tally.gone.len());
+        most >= self.majority()
+    }
+
+    /// Renewed or gone if a majority says so. Revoked if one says so of a lease that a majority has not renewed: an
+    /// operator who reached fewer was told that.
+    fn answer(&self, tally: &Tally) -> Result<Renewal> {
+        let needed = if flaw::has(Flaw::RenewedByOne) {
+            1
+        } else if flaw::has(Flaw::MajorityOfTheAnswers) {
+            (tally.renewed + tally.gone.len() + tally.revoked) / 2 + 1
+        } else {
+            self.majority()
+        };
+        if tally.renewed >= needed {
+            return Ok(Renewal::Renewed);
+        }
+        if tally.gone.len() >= self.majority() {
+            return Ok(Renewal::Gone);
+        }
+        if tally.revoked > 0 {
+            return Ok(Renewal::Revoked);
+        }
+        Err(self.outage(&tally.failed).maybe_applied())
+    }
+
+    /// Gives the leases that a majority has just renewed back to members that lost them or never had them; beside us, once
+    /// the last of them have answered.
+    fn put_back_later(
+        self: &Arc<Self>,
+        round: Round<'static, Vec<Result<Renewal>>>,
+        lasting: Vec<(Vec<usize>, Arc<Granted>)>,
+        batch: &Arc<[(LeaseKey, Duration)]>,
+    ) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if lasting.is_empty() {
+            return;
+        }
+        let (inner, batch) = (Arc::clone(self), Arc::clone(batch));
+        runtime.spawn(async move {
+            let mut gone: Vec<_> = Vec::new();
+            for (members, granted) in &lasting {
+                gone.extend(members.iter().map(|member| (*member, Arc::clone(granted))));
+            }
+            for (member, answers) in round.rest().await {
+                for ((lease, _), answer) in batch.iter().zip(answers.into_iter().flatten()) {
+                    let lasting = lasting.iter().find(|(_, granted)| granted.id == lease.holder);
+                    if let (Ok(Renewal::Gone), Some((_, granted))) = (answer, lasting) {
+                        gone.push((member, Arc::clone(granted)));
+                    }
+                }
+            }
+            for (member, granted) in gone {
+                inner.put_back(member, &granted).await;
+            }
+        });
+    }
+
+    /// A claim of the same round, at one member. If it comes to nothing the next renewal finds that.
+    async fn put_back(&self, member: usize, granted: &Granted) {
+        let Granted { claim, id, grant } = granted;
+        let label = label_for(&claim.label, claim.holder);
+        let again = Claim { holder: *id, label, due: None, queue: None, ..claim.clone() };
+        let (limit, store) = (limit_for(claim.ttl), &self.nodes[member].store);
+        let claimed = tokio::time::timeout(limit, self.claim(member, &again)).await;
+        if !matches!(claimed, Ok(Ok(Attempt::Granted(_)))) {
+            return;
+        }
+        let lease = granted.lease();
+        let still_holds = || self.rounds.granted(&super::rounds::key_of(claim)).is_some_and(|now| now.id == *id);
+        let ratify = || tokio::time::timeout(limit, self.nodes[member].member().ratify(&lease, grant.token, None));
+        if let Ok(Ok(Ratified::NotFull)) = ratify().await
+            && self.refill(&claim.name, &[member]).await.is_ok()
+        {
+            drop(ratify().await);
+        }
+        if !still_holds() {
+            // Released meanwhile, perhaps before the claim came there.
+            drop(tokio::time::timeout(limit, store.leave(&lease)).await);
+        }
+    }
+}
+
+fn count(tallies: &mut [Tally], member: usize, answers: Result<Vec<Result<Renewal>>>) {
+    match answers {
+        Ok(answers) => {
+            for (tally, answer) in tallies.iter_mut().zip(answers) {
+                tally.count(member, answer);
+            }
+        }
+        Err(error) => {
+            let failed = || Error::new(error.kind(), error.to_string()).maybe_applied();
+            tallies.iter_mut().for_each(|tally| tally.failed.push((member, failed())));
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, member: usize, answer: Result<Renewal>) {
+        match answer {
+            Ok(Renewal::Renewed) => self.renewed += 1,
+            Ok(Renewal::Gone) => self.gone.push(member),
+            Ok(Renewal::Revoked) => self.revoked += 1,
+            Err(error) => self.failed.push((member, error)),
+        }
+    }
+}

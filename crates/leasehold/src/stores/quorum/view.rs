@@ -1,0 +1,170 @@
+//! What a majority sees: for operators, and for whoever waits.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+
+use super::round::Round;
+use super::rounds::read_label;
+use super::{Inner, LIMIT};
+use crate::error::{Error, Result};
+use crate::finding::{Finding, Severity};
+use crate::lease::{HolderId, Holding, Revoke};
+use crate::name::LockName;
+use crate::store::WakeUps;
+
+/// What the members that have answered say, and why the others have not.
+struct Seen<T> {
+    answers: Vec<T>,
+    failed: Vec<(usize, Error)>,
+}
+
+/// A holder as its client knows it: at the members it is a round, for which it is stands in its label.
+pub(super) fn shown(holding: Holding) -> Holding {
+    let (label, holder) = read_label(&holding.label);
+    let (label, holder) = (label.to_owned(), holding.holder.and(holder).or(holding.holder));
+    Holding { label, holder, waiting: 0, ticket: None, others: Vec::new(), permits: NonZeroU32::MIN, ..holding }
+}
+
+impl Inner {
+    pub(super) async fn inspect(&self, name: &LockName) -> Result<Option<Holding>> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.inspect(name)));
+        let seen = self.see(Round::send(calls, LIMIT).await).await?;
+        let held = seen.answers.into_iter().flatten().collect();
+        Ok(self.held_by_a_majority(held, seen.failed.len()))
+    }
+
+    pub(super) async fn list(&self) -> Result<Vec<Holding>> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.list()));
+        let seen = self.see(Round::send(calls, LIMIT).await).await?;
+        let mut names: BTreeMap<LockName, Vec<Holding>> = BTreeMap::new();
+        for holding in seen.answers.into_iter().flatten() {
+            names.entry(holding.name.clone()).or_default().push(holding);
+        }
+        let unknown = seen.failed.len();
+        Ok(names.into_values().filter_map(|held| self.held_by_a_majority(held, unknown)).collect())
+    }
+
+    /// Ends the hold at every member; the answer is what a majority had.
+    pub(super) async fn revoke(
+        &self,
+        name: &LockName,
+        whose: Option<HolderId>,
+        how: Revoke,
+    ) -> Result<Option<Holding>> {
+        let call = |member: usize| {
+            let store = &self.nodes[member].store;
+            let call = async move {
+                let Some(whose) = whose else { return store.revoke(name, None, how).await };
+                // There it is known by the round under which it was granted.
+                let round = store.inspect(name).await?.and_then(|held| {
+                    let is_meant = shown(held.clone()).holder == Some(whose);
+                    held.holder.filter(|_| is_meant)
+                });
+                match round {
+                    Some(round) => store.revoke(name, Some(round), how).await,
+                    None => Ok(None),
+                }
+            };
+            (member, call.boxed())
+        };
+        let seen = self.see(Round::send((0..self.nodes.len()).map(call), LIMIT).await).await?;
+        let held = seen.answers.into_iter().flatten().collect();
+        Ok(self.held_by_a_majority(held, seen.failed.len()))
+    }
+
+    /// The clock in the middle: of clocks that are right it is one, whatever a minority shows.
+    pub(super) async fn time(&self) -> Result<Duration> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.time()));
+        let clocks = self.see(Round::send(calls, LIMIT).await).await?.answers;
+        Ok(in_the_middle(clocks.into_iter()).unwrap_or_default())
+    }
+
+    /// A hint from any of them will do.
+    pub(super) async fn subscribe(&self, name: &LockName) -> Result<WakeUps> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.subscribe(name)));
+        let mut round = Round::send(calls, LIMIT).await;
+        let (mut subscribed, mut failed) = (Vec::new(), Vec::new());
+        while subscribed.len() < self.majority()
+            && let Some((member, answer)) = round.next().await
+        {
+            match answer {
+                Ok(wake_ups) => subscribed.push(wake_ups),
+                Err(error) => failed.push((member, error)),
+            }
+        }
+        if subscribed.is_empty() { Err(self.outage(&failed)) } else { Ok(WakeUps::any_of(subscribed)) }
+    }
+
+    pub(super) async fn diagnose(&self) -> Result<Vec<Finding>> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.diagnose()));
+        let (mut findings, mut away) = (Vec::new(), Vec::new());
+        let mut answers = Round::send(calls, LIMIT * 5).await.rest().await;
+        answers.sort_unstable_by_key(|(member, _)| *member);
+        for (member, answer) in answers {
+            let name = &self.nodes[member].name;
+            match answer {
+                Ok(found) => findings.extend(
+                    found.into_iter().map(|found| Finding { message: format!("{name}: {}", found.message), ..found }),
+                ),
+                Err(error) => away.push((member, error)),
+            }
+        }
+        findings.insert(0, self.finding(&away));
+        if let Err(error) = self.check_members() {
+            let fix = "name independent servers, each once, that are nobody's replicas and in no cluster";
+            findings.insert(0, Finding::problem("quorum", error.to_string(), fix));
+        }
+        Ok(findings)
+    }
+
+    fn finding(&self, away: &[(usize, Error)]) -> Finding {
+        let all = self.nodes.len();
+        if away.is_empty() {
+            return Finding::fine("quorum", format!("all of its {all} members answer"));
+        }
+        let severity = if all - away.len() < self.majority() { Severity::Problem } else { Severity::Warning };
+        let fix = Some("bring them back: a quorum needs a majority of all its members".to_owned());
+        Finding { severity, subject: "quorum", message: self.outage(away).to_string(), fix }
+    }
+
+    /// All answers, if a majority has answered.
+    async fn see<'a, T: Send + 'a>(&self, round: Round<'a, T>) -> Result<Seen<T>> {
+        let mut seen = Seen { answers: Vec::new(), failed: Vec::new() };
+        for (member, answer) in round.rest().await {
+            match answer {
+                Ok(answer) => seen.answers.push(answer),
+                Err(error) => seen.failed.push((member, error)),
+            }
+        }
+        if seen.answers.len() < self.majority() { Err(self.outage(&seen.failed)) } else { Ok(seen) }
+    }
+
+    /// The hold that a majority has, if those that are `unknown` have it too; none if there is none.
+    fn held_by_a_majority(&self, held: Vec<Holding>, unknown: usize) -> Option<Holding> {
+        let count = |round: Option<HolderId>| held.iter().filter(|holding| holding.holder == round).count();
+        let most = held.iter().map(|holding| holding.holder).max_by_key(|round| (count(*round), *round))?;
+        let mut theirs: Vec<_> = held.into_iter().filter(|holding| holding.holder == most).collect();
+        if theirs.len() + unknown < self.majority() {
+            return None;
+        }
+        theirs.sort_by_key(|holding| std::cmp::Reverse(holding.remaining));
+        let token = in_the_middle(theirs.iter().map(|holding| holding.token)).unwrap_or_default();
+        let held_for = theirs.iter().map(|holding| holding.held_for).max().unwrap_or_default();
+        let revoked = theirs.iter().any(|holding| holding.revoked);
+        // A majority has it until the first of that majority has it no longer.
+        theirs.truncate(self.majority());
+        let last = theirs.pop()?;
+        Some(shown(Holding { token, held_for, revoked, ..last }))
+    }
+}
+
+/// Of an even number, the smaller one of those in the middle.
+fn in_the_middle<T: Ord>(some: impl Iterator<Item = T>) -> Option<T> {
+    let mut some: Vec<_> = some.collect();
+    some.sort_unstable();
+    let middle = some.len().checked_sub(1)? / 2;
+    Some(some.swap_remove(middle))
+}
