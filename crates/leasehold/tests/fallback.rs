@@ -3,10 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::store::{Arbiter, Epoch, Primary, Switched, Target};
+use leasehold::store::{Arbiter, Epoch, Primary, Switch, Switched, Target};
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
-use leasehold::{ErrorKind, Guard, Locks, LossReason, Outcome, Released, Severity, Span, Store, Tick, Wait};
+use leasehold::validity::Clock;
+use leasehold::{
+    Applied, Attempt, Claim, Due, ErrorKind, Guard, HolderId, LockName, Locks, LossReason, Outcome, Place, Released,
+    Result, Severity, Span, Store, Tick, Wait,
+};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 use tokio::time::{Instant, sleep};
 
@@ -22,6 +26,7 @@ struct Stage {
 /// One client, and what happens to its requests.
 struct Client {
     locks: Locks,
+    store: Arc<dyn Store>,
     primary: Faults,
     arbiter: Faults,
     heard: Arc<Mutex<Vec<Switched>>>,
@@ -55,9 +60,30 @@ impl Stage {
         let settings = Settings::default().simulated(self.clock.clone());
         let settings = change(settings.on_switch(move |switched| tell.lock().unwrap().push(switched.clone())));
         let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
-        let locks = Locks::builder().simulated(self.clock.clone()).over(Arc::new(store));
+        let store = Arc::new(store) as Arc<dyn Store>;
+        let locks = Locks::builder().simulated(self.clock.clone()).over(store.clone());
         let [primary, arbiter] = faults;
-        Client { locks, primary, arbiter, heard }
+        Client { locks, store, primary, arbiter, heard }
+    }
+
+    /// An operator switches to the other of the two; in force in ten seconds.
+    async fn switches(&self) -> Epoch {
+        let reading = self.arbiter.route().await.unwrap().unwrap();
+        let to = match reading.route.target {
+            Target::Primary(_) => Target::Arbiter,
+            Target::Arbiter => Target::Primary(self.primary.serves().await.unwrap().incarnation),
+        };
+        let from = reading.route.epoch;
+        let switch = Switch { from, to, dwell: Duration::ZERO, patience: Duration::MAX };
+        assert!(self.arbiter.switch(&switch).await.unwrap());
+        self.arbiter.arm(from.later(1), 10 * SECOND).await.unwrap();
+        from.later(1)
+    }
+
+    /// The tick that is due.
+    async fn due(&self) -> Due {
+        let millis = self.arbiter.time().await.unwrap().as_millis() as i64;
+        Due { tick: Tick::from_unix_millis(millis).unwrap(), retry_failed: false, keep: 3600 * SECOND }
     }
 
     async fn leads_to(&self) -> Target {
@@ -93,10 +119,23 @@ impl Client {
         (error.kind(), error.to_string())
     }
 
+    /// Asks once, past all that retries.
+    async fn asks(&self, claim: &Claim) -> Result<Attempt> {
+        self.store.try_acquire(claim).await
+    }
+
     fn calls(&self) -> [u64; 4] {
         let asked = [Operation::TryAcquire, Operation::Renew, Operation::Release, Operation::Leave];
         asked.map(|operation| self.primary.calls(operation))
     }
+}
+
+fn claim(name: &str) -> Claim {
+    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), 60 * SECOND)
+}
+
+async fn holder_in(store: &Memory, name: &str) -> Option<HolderId> {
+    store.inspect(&LockName::new(name).unwrap()).await.unwrap().and_then(|holding| holding.holder)
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,6 +415,85 @@ async fn the_doctor_says_where_the_route_leads() {
     client.arbiter.cut();
     let away = route(client.locks.diagnose().await.unwrap());
     assert_eq!(away.severity, Severity::Problem, "{away:?}");
+}
+
+/// Who waits for a tick that runs elsewhere asks again, so nothing may be under way that takes a later lease of it away.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_running_tick_leaves_no_queue_by_leaving() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let due = stage.due().await;
+    let running = Claim { due: Some(due), ..claim("job") };
+    assert!(matches!(a.asks(&running).await.unwrap(), Attempt::Granted(_)));
+    let waiting = Claim { due: Some(due), queue: Some(Place::default()), ..claim("job") };
+    for _ in 0..3 {
+        let Attempt::Held(holding) = b.asks(&waiting).await.unwrap() else { panic!("it runs elsewhere") };
+        assert!(holding.ticket.is_none() && holding.waiting == 0, "{holding:?}");
+    }
+    assert_eq!(b.primary.calls(Operation::Leave) + b.primary.calls(Operation::Release), 0);
+    // A later tick is waited for in the queue.
+    sleep(SECOND).await;
+    let later = Claim { due: Some(stage.due().await), ..waiting };
+    let Attempt::Held(holding) = b.asks(&later).await.unwrap() else { panic!("the lock is held") };
+    assert!(holding.ticket.is_some());
+}
+
+/// The answer to a carry comes when the holder, who believed in it no longer, has been granted the same lease again.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_to_a_carry_takes_nothing_from_who_asked_again() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let mine = claim("job");
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::Granted(_)));
+    client.arbiter.always(Operation::Carry, Fault::Fail(ErrorKind::Refused));
+    let began = Instant::now();
+    stage.switches().await;
+    sleep((Duration::from_millis(9_600)).saturating_sub(began.elapsed())).await;
+    client.arbiter.always(Operation::Carry, Fault::DelayReply(2 * SECOND));
+    sleep(Duration::from_millis(900)).await;
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(mine.holder), "it was carried");
+    let Attempt::Granted(grant) = client.asks(&mine).await.unwrap() else { panic!("it has it") };
+    sleep(5 * SECOND).await;
+    assert!(grant.bound.unwrap().until() > stage.clock.now());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(mine.holder));
+}
+
+/// Whose tick is refused may ask again under the same name: nothing is released, and nothing is certain.
+#[tokio::test(start_paused = true)]
+async fn a_refused_tick_releases_nothing() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.takes("another").await.release().await.unwrap();
+    let mine = Claim { due: Some(stage.due().await), ..claim("job") };
+    stage.arbiter.repair(Epoch::FIRST).await.unwrap();
+    let released = client.primary.calls(Operation::Release);
+    let error = client.asks(&mine).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.applied() == Applied::Maybe, "{error:?}");
+    sleep(SECOND).await;
+    assert_eq!(client.primary.calls(Operation::Release), released);
+    assert_eq!(holder_in(&stage.primary, "job").await, Some(mine.holder));
+}
+
+/// A tick that turns out to be over is the end of the acquisition: nothing of it stays, wherever it asked.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_is_over_leaves_nothing_in_either_store() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let due = stage.due().await;
+    let mine = Claim { due: Some(due), ..claim("job") };
+    a.arbiter.next(Operation::TryAcquire, Fault::LoseReply);
+    assert_eq!(a.asks(&mine).await.unwrap_err().applied(), Applied::Maybe);
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(mine.holder));
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let done = b.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    done.complete().await.unwrap();
+    assert!(matches!(a.asks(&mine).await.unwrap(), Attempt::NotDue(_)));
+    sleep(SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+    assert_eq!(holder_in(&stage.arbiter, "job").await, None);
 }
 
 /// With threads, as in earnest.

@@ -52,9 +52,8 @@ impl Shared {
         if !matches!(carried, Ok(Ok(()))) {
             return;
         }
-        let is_there = self.holders().moved(&moved, validity::until(sent, moved.lease.ttl), self.now());
-        if !is_there {
-            // It was given back meanwhile, or its time is over.
+        let is_somebodys = self.holders().moved(&moved, validity::until(sent, moved.lease.ttl), self.now());
+        if !is_somebodys {
             return self.leave_over(moved.lease.key, Side::of(&moved.to.target), moved.lease.ttl);
         }
         if !Rule::NoCleanUpBehindACarry.holds() {

@@ -1,17 +1,40 @@
 //! One attempt at a lock: in the store to which the route leads, and for a tick at the arbiter's mark.
 
+use futures_util::future::join_all;
+
 use super::shared::{Shared, under_way};
 use super::stores::{Side, Stores};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::{Attempt, Claim, Ended, Grant, Holding, LeaseKey, Place};
+use crate::lease::{Attempt, Claim, Grant, Holding, LeaseKey, Place};
 use crate::span::Span;
 use crate::store::{Refusal, Route, TickClaim, TickOf};
 use crate::tick::{Due, Standing};
 use crate::validity;
 
 impl Shared {
+    /// What may not be run is not queued for: to get out of the queue again a holder would have to leave while it goes on
+    /// asking, and a `leave` that comes late would take a later lease of it away.
     pub async fn claim(&self, stores: &Stores, claim: &Claim) -> Result<Attempt> {
         self.check_claim(claim)?;
+        let Some(due) = claim.due else { return self.ask(stores, claim).await };
+        let holding = match self.ask(stores, &Claim { queue: None, ..claim.clone() }).await? {
+            Attempt::Held(holding) => holding,
+            answer => return Ok(answer),
+        };
+        match self.standing(stores, claim, due, &holding).await? {
+            Standing::ForClaim if claim.queue.is_some() => self.ask(stores, claim).await.map_err(Error::maybe_applied),
+            Standing::ForClaim | Standing::Running => Ok(Attempt::Held(holding)),
+            Standing::Over(why) => {
+                if claim.queue.is_some() {
+                    self.give_back(stores, &key_of(claim)).await; // It may have a place from an earlier claim.
+                }
+                Ok(Attempt::NotDue(why))
+            }
+        }
+    }
+
+    /// Sends it, once.
+    async fn ask(&self, stores: &Stores, claim: &Claim) -> Result<Attempt> {
         let under = self.route_for_claims(stores).await?;
         let sent = self.now();
         self.holders().asks(claim, Side::of(&under.target), sent);
@@ -25,7 +48,12 @@ impl Shared {
                 let bound = bound.ok_or_else(too_late)?;
                 self.with_its_tick(stores, claim, &under, Grant { bound: Some(bound), ..grant }).await
             }
-            Ok(Attempt::Held(holding)) => self.held(stores, claim, &under, holding).await,
+            Ok(Attempt::Held(holding)) => {
+                if claim.queue.is_none() {
+                    self.holders().asked_in_vain(claim.holder);
+                }
+                Ok(Attempt::Held(holding))
+            }
             Ok(not_due) => Ok(not_due),
         }
     }
@@ -45,16 +73,14 @@ impl Shared {
     /// The lease is there; a claim with a tick starts only if the arbiter gives it that, too, and while it is valid.
     async fn with_its_tick(&self, stores: &Stores, claim: &Claim, under: &Route, grant: Grant) -> Result<Attempt> {
         let Some(due) = claim.due else { return Ok(Attempt::Granted(grant)) };
-        let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
+        let key = key_of(claim);
         let again = self.holders().claims_tick(claim.holder, grant.token);
         let tick = TickOf { lease: key.clone(), due, again };
         match stores.arbiter().claim_tick(&tick, under.epoch).await.map_err(Error::maybe_applied)? {
-            Err(refusal) => {
-                self.give_back(stores, &key, claim, under).await;
-                Err(self.refused(under, refusal))
-            }
+            // It has the lease: whoever asked asks again, or leaves.
+            Err(refusal) => Err(self.refused(under, refusal).maybe_applied()),
             Ok(TickClaim::NotDue(why)) => {
-                self.give_back(stores, &key, claim, under).await;
+                self.give_back(stores, &key).await;
                 Ok(Attempt::NotDue(why))
             }
             Ok(TickClaim::Claimed { attempt, gave_up }) => {
@@ -67,35 +93,16 @@ impl Shared {
         }
     }
 
-    /// It was not begun: the next one may have it.
-    async fn give_back(&self, stores: &Stores, key: &LeaseKey, claim: &Claim, under: &Route) {
-        let side = Side::of(&under.target);
-        self.holders().ends(key.holder);
-        match stores.on(side).release(key, Ended::default()).await {
-            Ok(_) => self.holders().forget(key.holder),
-            Err(_) => self.leave_over(key.clone(), side, claim.ttl),
-        }
-    }
-
-    /// A tick that is over is not worth waiting for.
-    async fn held(&self, stores: &Stores, claim: &Claim, under: &Route, holding: Holding) -> Result<Attempt> {
-        if claim.queue.is_none() {
-            self.holders().asked_in_vain(claim.holder);
-        }
-        let Some(due) = claim.due else { return Ok(Attempt::Held(holding)) };
-        let standing = self.standing(stores, claim, due, &holding).await?;
-        if matches!(standing, Standing::ForClaim) {
-            return Ok(Attempt::Held(holding));
-        }
-        if claim.queue.is_some() {
-            let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
-            let left = stores.on(Side::of(&under.target)).leave(&key).await;
-            left.map_err(Error::maybe_applied)?;
-        }
-        Ok(match standing {
-            Standing::Over(why) => Attempt::NotDue(why),
-            Standing::Running | Standing::ForClaim => Attempt::Held(Holding { ticket: None, ..holding }),
-        })
+    /// It is not to be run, so nobody asks for this holder again: the next one may have the lock.
+    async fn give_back(&self, stores: &Stores, key: &LeaseKey) {
+        let traces = self.holders().ends(key.holder);
+        let leave = async |side: Side| {
+            if stores.on(side).leave(key).await.is_err() {
+                self.leave_over(key.clone(), side, traces.ttl);
+            }
+        };
+        join_all(traces.sides().map(leave)).await;
+        self.holders().forget(key.holder);
     }
 
     async fn standing(&self, stores: &Stores, claim: &Claim, due: Due, holding: &Holding) -> Result<Standing> {
@@ -128,6 +135,10 @@ impl Shared {
 fn without_what_is_not_of_one_store(claim: &Claim) -> Claim {
     let queue = claim.queue.map(|place| Place { sent: None, ..place });
     Claim { due: None, queue, ..claim.clone() }
+}
+
+fn key_of(claim: &Claim) -> LeaseKey {
+    LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
 fn too_late() -> Error {

@@ -33,6 +33,8 @@ struct Held {
     /// In which stores something of it may be.
     traces: Traces,
     lease: Option<Lease>,
+    /// It was given back, and will not ask again.
+    has_ended: bool,
     times_asked: u32,
     /// Under which grant it last claimed a tick.
     claimed_tick: Option<FencingToken>,
@@ -62,6 +64,11 @@ impl Traces {
             Side::Primary => self.primary,
             Side::Arbiter => self.arbiter,
         }
+    }
+
+    /// All those where they are.
+    pub fn sides(self) -> impl Iterator<Item = Side> {
+        [Side::Primary, Side::Arbiter].into_iter().filter(move |side| self.are_on(*side))
     }
 
     fn add(&mut self, side: Side) {
@@ -133,6 +140,7 @@ impl Holders {
             label: Arc::clone(&claim.label),
             traces: Traces::default(),
             lease: None,
+            has_ended: false,
             times_asked: 0,
             claimed_tick: None,
             forget_at: now,
@@ -277,12 +285,13 @@ impl Holders {
     }
 
     /// A carry took effect: in one step the holder is in the new store, and believes in what that has given it. False if
-    /// there is no such holder any more.
+    /// the holder has ended meanwhile, and what was carried is nobody's. One that only believes in it no longer may have asked
+    /// again, and have it by that: its own end clears both stores.
     pub fn moved(&mut self, moved: &Move, until: Moment, now: Moment) -> bool {
         let holder = moved.lease.key.holder;
         self.rebind(holder, now);
-        let Some(held) = self.by_id.get_mut(&holder) else { return false };
-        let Some(lease) = held.lease.as_mut().filter(|lease| lease.route == moved.from) else { return false };
+        let Some(held) = self.by_id.get_mut(&holder).filter(|held| !held.has_ended) else { return false };
+        let Some(lease) = held.lease.as_mut().filter(|lease| lease.route == moved.from) else { return true };
         lease.route = moved.to.clone();
         lease.until = if Rule::ACarrySetsTheDeadline.holds() { until } else { until.max(lease.until) };
         held.traces.at = Some(Side::of(&moved.to.target));
@@ -293,6 +302,7 @@ impl Holders {
     /// Believes in it no longer, and says where it may be.
     pub fn ends(&mut self, holder: HolderId) -> Traces {
         let Some(held) = self.by_id.get_mut(&holder) else { return Traces::UNKNOWN };
+        held.has_ended = true;
         held.lease = None; // Its own guard has given it up: there is nobody to tell.
         held.traces
     }
