@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::store::{Arbiter, Epoch, Primary, Switch, Switched, Target};
+use leasehold::store::{Arbiter, Carried, Epoch, Primary, Switch, Switched, Tagged, Target};
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
 use leasehold::{
-    Applied, Attempt, Claim, Due, ErrorKind, Guard, HolderId, LockName, Locks, LossReason, Outcome, Place, Released,
-    Result, Severity, Span, Store, Tick, Wait,
+    Applied, Attempt, Claim, Due, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome, Place,
+    Released, Result, Revoke, Severity, Span, Store, Tick, Wait,
 };
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 use tokio::time::{Instant, sleep};
@@ -494,6 +494,59 @@ async fn a_tick_that_is_over_leaves_nothing_in_either_store() {
     sleep(SECOND).await;
     assert_eq!(holder_in(&stage.primary, "job").await, None);
     assert_eq!(holder_in(&stage.arbiter, "job").await, None);
+}
+
+/// What was ended in one store would come back from the other.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_revoked_while_the_route_changes() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    stage.switches().await;
+    let name = LockName::new("job").unwrap();
+    for how in [Revoke::Gently, Revoke::Now] {
+        let error = client.store.revoke(&name, None, how).await.unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("until that is over, in "), "{error}");
+    }
+    sleep(11 * SECOND).await;
+    assert!(guard.is_valid());
+    assert!(client.store.revoke(&name, None, Revoke::Now).await.unwrap().is_some());
+    sleep(30 * SECOND).await;
+    assert!(!guard.is_valid() && holder_in(&stage.arbiter, "job").await.is_none());
+}
+
+/// A carry that comes again, late, does not undo what an operator did.
+#[tokio::test(start_paused = true)]
+async fn a_carry_keeps_a_revocation() {
+    let stage = Stage::settled().await;
+    let carried = |name: &str| Carried {
+        key: LeaseKey { name: LockName::new(name).unwrap(), holder: HolderId::fresh() },
+        label: "test".into(),
+        token: Epoch::FIRST.token(1).unwrap(),
+        ttl: 60 * SECOND,
+    };
+    let to = stage.arbiter.route().await.unwrap().unwrap().route;
+    let (lease, name) = (carried("job"), LockName::new("job").unwrap());
+    stage.primary.carry(&lease, &to).await.unwrap().unwrap();
+    stage.primary.revoke(&name, None, Revoke::Gently).await.unwrap();
+    sleep(10 * SECOND).await;
+    stage.primary.carry(&lease, &to).await.unwrap().unwrap();
+    let held = stage.primary.inspect(&name).await.unwrap().unwrap();
+    assert!(held.revoked && held.remaining <= 50 * SECOND, "{held:?}");
+}
+
+/// Whoever asks and then stands still keeps nobody from the route.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_stands_still_ends_no_hold() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    client.arbiter.next(Operation::Route, Fault::DelayReply(SECOND / 10));
+    let mut stands_still = client.store.diagnose();
+    assert!(futures_util::future::poll_immediate(&mut stands_still).await.is_none());
+    sleep(60 * SECOND).await;
+    assert!(guard.is_valid() && guard.loss().is_none());
+    assert!(stands_still.await.is_ok());
 }
 
 /// With threads, as in earnest.

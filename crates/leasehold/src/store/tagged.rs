@@ -133,6 +133,7 @@ pub struct Carried {
 ///   the incarnation, and refuses epochs below the largest that it has seen; an arbiter compares its own route.
 /// - *A lease of an earlier route is dead*: a claim and a carry overwrite it. Those without a tag are not ours and live.
 /// - *A tag is never lowered*, a lease never cut: what arrives late changes nothing.
+/// - *Revoked is revoked*: a carry that comes again changes nothing of a lease that was revoked here.
 /// - *Tokens* have the [epoch](Epoch::token) of the claim above the counter, and are kept by a carry.
 ///
 /// `release` and `leave` of the store itself end a lease whatever its tag is: the holder is dead for ever.

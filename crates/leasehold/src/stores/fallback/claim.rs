@@ -35,7 +35,7 @@ impl Shared {
 
     /// Sends it, once.
     async fn ask(&self, stores: &Stores, claim: &Claim) -> Result<Attempt> {
-        let under = self.route_for_claims(stores).await?;
+        let under = self.route_for_claims().await?;
         let sent = self.now();
         self.holders().asks(claim, Side::of(&under.target), sent);
         let plain = without_what_is_not_of_one_store(claim);

@@ -18,8 +18,6 @@ use crate::validity::{self, Moment};
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     route: Option<RouteLease>,
-    /// How often the route was read.
-    reads: u64,
     by_id: BTreeMap<HolderId, Held>,
     /// For one broken rule only.
     shared: Option<Bound>,
@@ -113,17 +111,12 @@ impl Holders {
         self.route.as_ref()
     }
 
-    pub fn reads(&self) -> u64 {
-        self.reads
-    }
-
     /// Takes a reading of the route over; says whether it is another one than before.
     pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<bool> {
         let is_new = match &self.route {
             Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => is_newer(&known.route, &route.route)?,
             _ => false,
         };
-        self.reads += 1;
         self.route = Some(route);
         let ids: Vec<_> = self.by_id.keys().copied().collect();
         for id in ids {

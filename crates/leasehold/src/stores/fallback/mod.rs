@@ -109,15 +109,24 @@ impl Store for Fallback {
     }
 
     fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
-        Box::pin(self.shared().subscribe(&self.stores, name))
+        Box::pin(async move {
+            self.shared().start(&self.stores)?;
+            self.shared().subscribe(&self.stores, name).await
+        })
     }
 
     fn inspect<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(self.shared().inspect(&self.stores, name))
+        Box::pin(async move {
+            self.shared().start(&self.stores)?;
+            self.shared().inspect(&self.stores, name).await
+        })
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
-        Box::pin(self.shared().list(&self.stores))
+        Box::pin(async move {
+            self.shared().start(&self.stores)?;
+            self.shared().list(&self.stores).await
+        })
     }
 
     fn revoke<'a>(
@@ -126,7 +135,10 @@ impl Store for Fallback {
         holder: Option<HolderId>,
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
-        Box::pin(self.shared().revoke(&self.stores, name, holder, how))
+        Box::pin(async move {
+            self.shared().start(&self.stores)?;
+            self.shared().revoke(&self.stores, name, holder, how).await
+        })
     }
 
     /// The arbiter's, whichever store is in use: ticks are its business.
@@ -135,7 +147,10 @@ impl Store for Fallback {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(self.shared().diagnose(&self.stores))
+        Box::pin(async move {
+            self.shared().start(&self.stores)?;
+            self.shared().diagnose(&self.stores).await
+        })
     }
 
     /// None: most of the time the leases are in the other store.

@@ -1,6 +1,6 @@
 //! What all handles of one fallback share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -25,8 +25,8 @@ pub(super) struct Shared {
     pub terms: RouteTerms,
     holders: Mutex<Holders>,
     pub health: Mutex<Health>,
-    /// At most one read of the route is under way.
-    reading: tokio::sync::Mutex<()>,
+    /// What the last reading of the route came to; the background's, who alone reads it.
+    pub heard: watch::Sender<Result<(), Arc<Error>>>,
     /// Leases of holders that are done, left in the store in which they were not released.
     pub leftovers: Mutex<Vec<Leftover>>,
     pub bells: Bells,
@@ -74,7 +74,7 @@ impl Shared {
             settings,
             holders: Mutex::default(),
             health: Mutex::default(),
-            reading: tokio::sync::Mutex::default(),
+            heard: watch::Sender::new(Ok(())),
             leftovers: Mutex::default(),
             bells: Bells::default(),
             started_in: Mutex::default(),
@@ -97,27 +97,46 @@ impl Shared {
     }
 
     /// The route under which a claim may be sent now.
-    pub async fn route_for_claims(&self, stores: &Stores) -> Result<Route> {
-        if self.known_route().is_none() {
-            let unknown = |error: Error| error.context("the arbiter has not said which store is in use");
-            self.read_route(stores).await.map_err(unknown)?;
-        }
-        let route = self.known_route().ok_or_else(|| {
-            Error::new(ErrorKind::TimedOut, "the arbiter's answer came so late that the route may have changed since")
-        })?;
+    pub async fn route_for_claims(&self) -> Result<Route> {
+        let route = self.route_now().await?;
         if !route.is_in_force(self.now()) {
             return Err(under_way(&route.route));
         }
         Ok(route.route)
     }
 
-    /// Reads the route, unless somebody else has since this was asked. Arms it, if that is still to be done.
-    pub async fn read_route(&self, stores: &Stores) -> Result<()> {
-        let reads = self.holders().reads();
-        let _alone = self.reading.lock().await;
-        if self.holders().reads() != reads {
-            return Ok(());
+    /// The route, read anew if it was not lately enough. Nothing was sent for the caller if it fails.
+    pub async fn route_now(&self) -> Result<RouteLease> {
+        let next = self.heard.subscribe();
+        if let Some(route) = self.known_route() {
+            return Ok(route);
         }
+        let unknown = |error: Error| error.context("the arbiter has not said which store is in use");
+        self.reading(next).await.map_err(unknown)?;
+        self.known_route().ok_or_else(|| {
+            Error::new(ErrorKind::TimedOut, "the arbiter's answer came so late that the route may have changed since")
+        })
+    }
+
+    /// Has the background read the route, and waits for that. It does not read by itself: a caller may stand still for
+    /// long, at any time, and must keep nobody from the route.
+    pub async fn read_anew(&self) -> Result<()> {
+        self.reading(self.heard.subscribe()).await
+    }
+
+    async fn reading(&self, mut next: watch::Receiver<Result<(), Arc<Error>>>) -> Result<()> {
+        self.bells.read.notify_one();
+        let limit = self.settings.down_after * 2;
+        if tokio::time::timeout(limit, next.changed()).await.is_err() {
+            let late = format!("the route was not read within {}", Span(limit));
+            return Err(Error::new(ErrorKind::TimedOut, late));
+        }
+        let heard = next.borrow();
+        heard.as_ref().map(|()| ()).map_err(|error| Error::new(error.kind(), error.to_string()))
+    }
+
+    /// Reads the route. Arms it, if that is still to be done.
+    pub async fn read_route(&self, stores: &Stores) -> Result<()> {
         let arbiter = stores.arbiter();
         let limit = self.settings.read_limit();
         loop {

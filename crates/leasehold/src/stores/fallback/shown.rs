@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::shared::Shared;
 use super::stores::{Side, Stores};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{HolderId, Holding, Revoke};
 use crate::name::LockName;
@@ -13,20 +13,15 @@ use crate::store::WakeUps;
 
 impl Shared {
     /// Where holders are: in one store, or while the route changes in either.
-    async fn sides_in_use(&self, stores: &Stores) -> Result<Vec<Side>> {
-        if self.known_route().is_none() {
-            self.read_route(stores).await?;
-        }
-        Ok(match self.known_route() {
-            Some(route) if route.is_in_force(self.now()) => vec![Side::of(&route.route.target)],
-            Some(route) => vec![Side::of(&route.route.target), Side::of(&route.route.target).other()],
-            None => vec![Side::Primary, Side::Arbiter],
-        })
+    async fn sides_in_use(&self) -> Result<Vec<Side>> {
+        let route = self.route_now().await?;
+        let side = Side::of(&route.route.target);
+        Ok(if route.is_in_force(self.now()) { vec![side] } else { vec![side, side.other()] })
     }
 
     pub async fn inspect(&self, stores: &Stores, name: &LockName) -> Result<Option<Holding>> {
         let mut answers = Vec::new();
-        for side in self.sides_in_use(stores).await? {
+        for side in self.sides_in_use().await? {
             answers.push(stores.on(side).inspect(name).await);
         }
         Ok(those_that_answered(answers)?.into_iter().fold(None, better))
@@ -34,7 +29,7 @@ impl Shared {
 
     pub async fn list(&self, stores: &Stores) -> Result<Vec<Holding>> {
         let mut answers = Vec::new();
-        for side in self.sides_in_use(stores).await? {
+        for side in self.sides_in_use().await? {
             answers.push(stores.on(side).list().await);
         }
         let mut shown: BTreeMap<LockName, Holding> = BTreeMap::new();
@@ -46,7 +41,7 @@ impl Shared {
         Ok(shown.into_values().collect())
     }
 
-    /// Ends it in every store where it may be: one that doesn't answer may be where it is.
+    /// Not while the route changes: what is ended in one store then comes back from the other.
     pub async fn revoke(
         &self,
         stores: &Stores,
@@ -54,22 +49,25 @@ impl Shared {
         holder: Option<HolderId>,
         how: Revoke,
     ) -> Result<Option<Holding>> {
-        let mut hit = None;
-        for side in self.sides_in_use(stores).await? {
-            hit = better(hit, stores.on(side).revoke(name, holder, how).await?);
+        self.read_anew().await?;
+        let (route, now) = (self.route_now().await?, self.now());
+        if let Some(coming) = route.coming.filter(|_| !route.is_in_force(now)) {
+            let (target, rest) = (&route.route.target, Span(coming.late.since(now)));
+            let moving = format!("locks are moving to {target}, and none can be revoked until that is over, in {rest}");
+            return Err(Error::new(ErrorKind::Unavailable, moving).passes());
         }
-        Ok(hit)
+        stores.on(Side::of(&route.route.target)).revoke(name, holder, how).await
     }
 
     /// In the store that is used now. Who still listens there after a switch finds out by asking.
     pub async fn subscribe(&self, stores: &Stores, name: &LockName) -> Result<WakeUps> {
-        let sides = self.sides_in_use(stores).await?;
+        let sides = self.sides_in_use().await?;
         stores.on(sides[0]).subscribe(name).await
     }
 
     /// How the route stands, and what both stores have to say.
     pub async fn diagnose(&self, stores: &Stores) -> Result<Vec<Finding>> {
-        let read = self.read_route(stores).await;
+        let read = self.read_anew().await;
         let mut findings = vec![self.about_the_route(&read)];
         for (side, subject) in [(Side::Primary, "primary"), (Side::Arbiter, "arbiter")] {
             match stores.on(side).diagnose().await {

@@ -66,9 +66,12 @@ impl Shared {
             let read = self.read_route(stores).await;
             self.holders().forget_the_old(self.now());
             let next = began + self.pause(read.is_ok());
+            drop(self.heard.send_replace(read.map_err(Arc::new)));
             tokio::select! {
                 () = self.settings.clock.sleep_until(next) => {}
-                () = self.bells.read.notified() => tokio::time::sleep(self.settings.retry()).await,
+                () = self.bells.read.notified() => {
+                    self.settings.clock.sleep_until(began + self.settings.retry()).await;
+                }
             }
         }
     }
@@ -119,7 +122,7 @@ impl Shared {
         let Some(switch) = called_for else { return };
         // Whether it took effect, and whoever did it: the next reading tells, and arms it.
         let _ = limited(self.settings.read_limit(), stores.arbiter().switch(&switch)).await;
-        let _ = self.read_route(stores).await;
+        self.bells.read.notify_one();
     }
 
     /// Takes away what is left over, as long as it can be there.

@@ -83,6 +83,9 @@ impl Contents {
         }
         entry.bury(to.epoch);
         let is_own = |other: &Lease| other.holder == Some(lease.key.holder);
+        if entry.leases.iter().any(|other| is_own(other) && other.revoked) {
+            return Ok(());
+        }
         if entry.leases.iter().any(|other| !is_own(other) && !other.is_over(now)) {
             return Err(Refusal::HeldByAnother);
         }
