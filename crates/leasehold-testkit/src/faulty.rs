@@ -102,6 +102,8 @@ pub enum Fault {
     DelayRequest(Duration),
     /// The store does it at once; the answer comes late.
     DelayReply(Duration),
+    /// It panics.
+    Panic,
 }
 
 impl Faults {
@@ -244,6 +246,7 @@ impl Faulty {
                 call.await;
                 failed(faults.given_up(signal).await)
             }
+            Fault::Panic => panic!("a fault made by a test"),
             Fault::DelayRequest(span) => {
                 sleep(span).await;
                 call.await

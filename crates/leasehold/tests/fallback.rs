@@ -251,7 +251,7 @@ async fn n04_without_a_route_nothing_is_granted() {
 /// N05: begun while the primary is away, it works in the arbiter, and goes over to the primary by itself.
 #[tokio::test(start_paused = true)]
 async fn n05_it_can_start_without_the_primary() {
-    let stage = Stage::new();
+    let stage = Stage::settled().await;
     let client = stage.client();
     client.primary.cut();
     let lock = client.locks.lock("job").wait(Wait::For(30 * SECOND));
@@ -547,6 +547,51 @@ async fn a_caller_that_stands_still_ends_no_hold() {
     sleep(60 * SECOND).await;
     assert!(guard.is_valid() && guard.loss().is_none());
     assert!(stands_still.await.is_ok());
+}
+
+/// A panic in what others wrote ends neither the background nor a hold.
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_no_hold() {
+    let stage = Stage::settled().await;
+    let client = stage.client_with(|settings| settings.on_switch(|_| panic!("a listener")));
+    let guard = client.takes("job").await;
+    client.arbiter.next(Operation::Route, Fault::Panic);
+    client.primary.next(Operation::Serves, Fault::Panic);
+    sleep(20 * SECOND).await;
+    client.arbiter.next(Operation::Carry, Fault::Panic);
+    stage.switches().await;
+    sleep(40 * SECOND).await;
+    assert!(guard.is_valid() && guard.loss().is_none());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(guard.holder()));
+    let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
+    let wrong = [
+        Settings::default().up_after(Duration::MAX),
+        Settings::default().max_ttl(Duration::MAX),
+        Settings::default().route_lease(Duration::MAX),
+        Settings::default().down_after(Duration::ZERO),
+    ];
+    for settings in wrong {
+        let refused = Fallback::over(memory(), memory(), settings).unwrap_err();
+        assert!(refused.to_string().contains("it must be 1s to"), "{refused}");
+    }
+}
+
+/// The first route is nobody's guess: not of who has known one, nor without the primary, which may have seen one.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_was_lost_is_not_founded_anew() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.takes("job").await.release().await.unwrap();
+    let fresh = stage.client();
+    fresh.primary.cut();
+    stage.arbiter.start_from(&Saved::default());
+    client.primary.always(Operation::Serves, Fault::Fail(ErrorKind::Unavailable));
+    sleep(30 * SECOND).await;
+    let (kind, message) = client.is_told("job").await;
+    assert!(kind == ErrorKind::Misconfigured && message.contains("lost its data"), "{message}");
+    let (kind, message) = fresh.is_told("job").await;
+    assert!(kind == ErrorKind::Unavailable && message.contains("as long as the primary is away"), "{message}");
+    assert_eq!(stage.arbiter.route().await.unwrap(), None);
 }
 
 /// With threads, as in earnest.

@@ -70,7 +70,7 @@ impl RouteLease {
     /// For how long it has been in force; nothing if it is not known to be.
     pub fn in_force_for(&self, now: Moment) -> Duration {
         match self.reading.force {
-            Force::Since(age) => age + now.since(self.received),
+            Force::Since(age) => age.saturating_add(now.since(self.received)),
             Force::In(_) | Force::Unarmed => Duration::ZERO,
         }
     }
@@ -81,6 +81,6 @@ impl RouteLease {
 
     /// How long ago somebody last could not reach the primary, as far as we have heard.
     pub fn complained(&self, now: Moment) -> Option<Duration> {
-        self.reading.complained.map(|ago| ago + now.since(self.received))
+        self.reading.complained.map(|ago| ago.saturating_add(now.since(self.received)))
     }
 }

@@ -4,8 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::span::Span;
 use crate::store::{RouteTerms, Switched};
 use crate::validity::{self, BootClock, Clock};
+
+/// The shortest that any of the spans may be.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// The longest: what is counted from them must not overflow, neither here nor in a store.
+const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Who is told of switches.
 type Told = Arc<dyn Fn(&Switched) + Send + Sync>;
@@ -103,9 +110,18 @@ impl Settings {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        if self.route_lease < Duration::from_secs(1) {
-            let short = format!("the route lease {:?} is too short: at least 1 s", self.route_lease);
-            return Err(Error::new(ErrorKind::Misconfigured, short));
+        let spans = [
+            ("route lease", self.route_lease),
+            ("max_ttl", self.max_ttl),
+            ("down_after", self.down_after),
+            ("up_after", self.up_after),
+        ];
+        for (name, span) in spans {
+            if !(LEAST..=MOST).contains(&span) {
+                let (least, most) = (Span(LEAST), Span(MOST));
+                let wrong = format!("the fallback's {name} is {span:?}: it must be {least} to {most}");
+                return Err(Error::new(ErrorKind::Misconfigured, wrong));
+            }
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! What all handles of one fallback share.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{Notify, watch};
 
 use super::holders::Holders;
@@ -61,9 +62,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to `call`, if it comes within `limit`.
+/// The answer to `call`, if it comes within `limit`; also if the store panics.
 pub(super) async fn limited<T>(limit: Duration, call: BoxFuture<'_, Result<T>>) -> Result<T> {
     let late = || Error::new(ErrorKind::TimedOut, format!("no answer within {}", Span(limit))).maybe_applied();
+    let panicked = |_| Err(Error::new(ErrorKind::Internal, "the store panicked").maybe_applied());
+    let call = AssertUnwindSafe(call).catch_unwind().map(|answer| answer.unwrap_or_else(panicked));
     tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
 }
 
@@ -189,23 +192,18 @@ impl Shared {
         ))
     }
 
-    /// Writes the first route: to the primary if it is there.
+    /// Writes the first route: to the primary, which must be there to say that it has seen none. Whoever has once read a
+    /// route founds no other: the arbiter's was lost.
     async fn found(&self, stores: &Stores) -> Result<()> {
-        let target = match limited(self.settings.down_after, stores.primary().serves()).await {
-            Ok(serving) if serving.watermark > Epoch::default() => {
-                return Err(Error::new(
-                    ErrorKind::Misconfigured,
-                    format!(
-                        "the arbiter knows of no route, and the primary has seen number {}: the arbiter has lost its data, and \
-                         nothing can be granted until an operator has set a later route",
-                        serving.watermark
-                    ),
-                ));
-            }
-            Ok(serving) => Target::Primary(serving.incarnation),
-            Err(error) if error.is_transient() => Target::Arbiter,
-            Err(error) => return Err(error),
-        };
+        if let Some(known) = self.holders().route() {
+            return Err(lost(known.route.epoch));
+        }
+        let unknown = |error: Error| error.context("the first route can't be written as long as the primary is away");
+        let serving = limited(self.settings.down_after, stores.primary().serves()).await.map_err(unknown)?;
+        if serving.watermark > Epoch::default() {
+            return Err(lost(serving.watermark));
+        }
+        let target = Target::Primary(serving.incarnation);
         let route = Route { epoch: Epoch::FIRST, target };
         limited(self.settings.read_limit(), stores.arbiter().found(&route, &self.terms)).await
     }
@@ -236,7 +234,8 @@ impl Shared {
             "the fallback's route has changed"
         );
         if let Some(tell) = &self.settings.on_switch {
-            tell(switched);
+            // Who panics must not take the route along.
+            let _ = catch_unwind(AssertUnwindSafe(|| tell(switched)));
         }
     }
 
@@ -246,6 +245,15 @@ impl Shared {
         lock(&self.leftovers).push(Leftover { key, side, until });
         self.bells.leftovers.notify_one();
     }
+}
+
+/// An arbiter without a route, which has had one.
+fn lost(seen: Epoch) -> Error {
+    let message = format!(
+        "the arbiter knows of no route, and number {seen} has been seen: the arbiter has lost its data, and nothing can be \
+         granted until an operator has set a later route"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
 }
 
 /// The answer while the route changes. It ends by itself, so whoever waits may wait for it.

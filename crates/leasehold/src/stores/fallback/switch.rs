@@ -98,10 +98,10 @@ fn is_down(health: &Health, replaced: Option<Moment>, settings: &Settings, now: 
 /// as long each time that it has not lasted ten, a quarter of an hour at the most.
 fn more_patience(route: &RouteLease, settings: &Settings, now: Moment) -> Duration {
     let first = settings.up_after;
-    if route.in_force_for(now) >= first * 10 {
+    if route.in_force_for(now) >= first.saturating_mul(10) {
         return first;
     }
-    (route.patience() * 2).clamp(first, first * 15)
+    route.patience().saturating_mul(2).clamp(first, first.saturating_mul(15))
 }
 
 fn to_primary(route: &RouteLease, serving: &Incarnation, dwell: Duration, patience: Duration) -> Switch {

@@ -3,8 +3,11 @@
 //! On a thread and connections of its own, as the keeper: a job that blocks its runtime must lose neither its route nor
 //! its lock by that. It begins with the first claim and ends with the last handle.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::FutureExt;
 
 use super::shared::{Shared, limited, lock};
 use super::stores::Stores;
@@ -47,15 +50,23 @@ impl Shared {
         let mut closing = self.closing.subscribe();
         let work = async {
             tokio::join!(
-                self.keep_reading(&stores),
-                self.keep_watching(&stores),
-                self.carry_all(&stores),
-                self.keep_clearing(&stores)
+                self.again(|| self.keep_reading(&stores)),
+                self.again(|| self.keep_watching(&stores)),
+                self.again(|| self.carry_all(&stores)),
+                self.again(|| self.keep_clearing(&stores))
             )
         };
         tokio::select! {
             _ = closing.wait_for(|closing| *closing) => {}
             _ = work => {}
+        }
+    }
+
+    /// Begins `work` again if it panics: a thread that is gone would end all holds, and nobody would know why.
+    async fn again<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
+        while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
+            tokio::time::sleep(self.settings.retry()).await;
+            self.bells.carry.notify_one();
         }
     }
 
