@@ -8,8 +8,8 @@ use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
 use leasehold::{
-    Applied, Attempt, Claim, Due, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome, Place,
-    Released, Result, Revoke, Severity, Span, Store, Tick, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome,
+    Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
 use tokio::time::{Instant, sleep};
@@ -592,6 +592,73 @@ async fn a_route_that_was_lost_is_not_founded_anew() {
     let (kind, message) = fresh.is_told("job").await;
     assert!(kind == ErrorKind::Unavailable && message.contains("as long as the primary is away"), "{message}");
     assert_eq!(stage.arbiter.route().await.unwrap(), None);
+}
+
+/// Each store is cleared by itself, and many at the same time; thousands of holds are carried in no time.
+#[tokio::test(start_paused = true)]
+async fn many_holds_go_along_and_leave_nothing() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let mine: Vec<_> = (0..2000).map(|number| claim(&format!("job {number}"))).collect();
+    for claim in &mine {
+        assert!(matches!(client.asks(claim).await.unwrap(), Attempt::Granted(_)));
+    }
+    let began = std::time::Instant::now();
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    assert_eq!(stage.arbiter.list().await.unwrap().len(), mine.len());
+    assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+    client.primary.always(Operation::Release, Fault::HangBefore);
+    client.arbiter.always(Operation::Release, Fault::DelayRequest(SECOND / 10));
+    let ended: Vec<_> =
+        mine[..200].iter().map(|claim| LeaseKey { name: claim.name.clone(), holder: claim.holder }).collect();
+    for lease in &ended {
+        assert_eq!(client.store.release(lease, Ended::default()).await.unwrap(), Release::Released);
+    }
+    client.primary.heal();
+    sleep(4 * SECOND).await;
+    assert_eq!(stage.primary.list().await.unwrap().len(), mine.len() - ended.len());
+}
+
+/// Of a claim that may be in both stores: one that is away doesn't keep the other from being told.
+#[tokio::test(start_paused = true)]
+async fn who_leaves_is_heard_where_it_can_be() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let mine = claim("job");
+    client.arbiter.next(Operation::TryAcquire, Fault::LoseReply);
+    client.asks(&mine).await.unwrap_err();
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::Granted(_)));
+    client.arbiter.always(Operation::Leave, Fault::Fail(ErrorKind::Unavailable));
+    let key = LeaseKey { name: mine.name.clone(), holder: mine.holder };
+    let error = client.store.leave(&key).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe);
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+}
+
+/// That the primary is away undoes nothing of what the arbiter has been told.
+#[tokio::test(start_paused = true)]
+async fn done_is_done_though_the_primary_is_away() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let due = stage.due().await;
+    let guard = client.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    client.primary.cut();
+    assert_eq!(guard.complete().await.unwrap(), Released::InTime);
+    client.primary.heal();
+    sleep(3 * SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+
+    let mine = Claim { due: Some(stage.due().await), ..claim("job") };
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::Granted(_)));
+    client.primary.always(Operation::Release, Fault::Fail(ErrorKind::Refused));
+    let how = Ended { keep_for: SECOND, verdict: Some(Verdict::Done(mine.due.unwrap().tick)) };
+    let key = LeaseKey { name: mine.name.clone(), holder: mine.holder };
+    assert_eq!(client.store.release(&key, how).await.unwrap_err().applied(), Applied::Maybe);
 }
 
 /// With threads, as in earnest.

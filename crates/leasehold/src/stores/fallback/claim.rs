@@ -95,7 +95,7 @@ impl Shared {
 
     /// It is not to be run, so nobody asks for this holder again: the next one may have the lock.
     async fn give_back(&self, stores: &Stores, key: &LeaseKey) {
-        let traces = self.holders().ends(key.holder);
+        let traces = self.holders().ends(key.holder, self.now());
         let leave = async |side: Side| {
             if stores.on(side).leave(key).await.is_err() {
                 self.leave_over(key.clone(), side, traces.ttl);

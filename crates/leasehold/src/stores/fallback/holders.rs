@@ -51,11 +51,14 @@ pub(super) struct Traces {
     pub ticked: bool,
     /// For how long something of it may stay there.
     pub ttl: Duration,
+    /// Its lease could be relied on until it was given back.
+    pub was_valid: bool,
 }
 
 impl Traces {
     /// Of a holder that nobody here has heard of: it may be of another client.
-    const UNKNOWN: Self = Self { primary: true, arbiter: true, at: None, ticked: true, ttl: Duration::ZERO };
+    const UNKNOWN: Self =
+        Self { primary: true, arbiter: true, at: None, ticked: true, ttl: Duration::ZERO, was_valid: false };
 
     pub fn are_on(&self, side: Side) -> bool {
         match side {
@@ -232,45 +235,34 @@ impl Holders {
 
     /// Leases that are to go along with the route, those first that need nothing of the store they leave.
     pub fn to_carry(&self, now: Moment) -> Vec<Move> {
-        let Some(route) = &self.route else { return Vec::new() };
-        let Some(coming) = route.coming.filter(|coming| route.is_armed() && now < coming.early) else {
-            return Vec::new();
-        };
-        let needs = |lease: &Lease| {
-            let judged_by = if Rule::CarryIsJudgedByLate.holds() { coming.late } else { coming.early };
-            lease.until < judged_by && Rule::CarryNeedsALeaseUntilLate.holds()
-        };
-        let is_left = |lease: &Lease| lease.route.epoch.later(1) == route.route.epoch && now < lease.end(route);
-        let mut moves: Vec<_> = self
-            .by_id
-            .values()
-            .filter_map(|held| Some((held, held.lease.as_ref().filter(|lease| is_left(lease))?)))
-            .map(|(held, lease)| Move {
-                lease: Carried {
-                    key: held.key.clone(),
-                    label: held.label.to_string(),
-                    token: lease.token,
-                    ttl: held.traces.ttl,
-                },
-                from: lease.route.clone(),
-                to: route.route.clone(),
-                is_too_short: needs(lease),
-            })
-            .collect();
+        let mut moves: Vec<_> = self.by_id.values().filter_map(|held| self.move_of(held, now)).collect();
         moves.sort_by_key(|moved| moved.is_too_short);
         moves
     }
 
+    fn move_of(&self, held: &Held, now: Moment) -> Option<Move> {
+        let (route, lease) = (self.route.as_ref()?, held.lease.as_ref()?);
+        let coming = route.coming.filter(|coming| route.is_armed() && now < coming.early)?;
+        if lease.route.epoch.later(1) != route.route.epoch || now >= lease.end(route) {
+            return None;
+        }
+        let judged_by = if Rule::CarryIsJudgedByLate.holds() { coming.late } else { coming.early };
+        let carried =
+            Carried { key: held.key.clone(), label: held.label.to_string(), token: lease.token, ttl: held.traces.ttl };
+        Some(Move {
+            lease: carried,
+            from: lease.route.clone(),
+            to: route.route.clone(),
+            is_too_short: lease.until < judged_by && Rule::CarryNeedsALeaseUntilLate.holds(),
+        })
+    }
+
     /// Whether this move may still be sent, and was noted to have been.
     pub fn moves(&mut self, moved: &Move, now: Moment) -> bool {
-        let due = self.to_carry(now);
-        let is_due = due.iter().any(|other| {
-            other.lease.key == moved.lease.key
-                && other.from == moved.from
-                && other.to == moved.to
-                && !other.is_too_short
-        });
-        if let Some(held) = self.by_id.get_mut(&moved.lease.key.holder).filter(|_| is_due) {
+        let holder = moved.lease.key.holder;
+        let due = self.by_id.get(&holder).and_then(|held| self.move_of(held, now));
+        let is_due = due.is_some_and(|due| due.from == moved.from && due.to == moved.to && !due.is_too_short);
+        if let Some(held) = self.by_id.get_mut(&holder).filter(|_| is_due) {
             held.traces.add(Side::of(&moved.to.target));
             held.outlive(now);
         }
@@ -293,11 +285,12 @@ impl Holders {
     }
 
     /// Believes in it no longer, and says where it may be.
-    pub fn ends(&mut self, holder: HolderId) -> Traces {
+    pub fn ends(&mut self, holder: HolderId, now: Moment) -> Traces {
         let Some(held) = self.by_id.get_mut(&holder) else { return Traces::UNKNOWN };
         held.has_ended = true;
-        held.lease = None; // Its own guard has given it up: there is nobody to tell.
-        held.traces
+        // Its own guard has given it up: there is nobody to tell.
+        let was_valid = held.lease.take().is_some_and(|lease| now < lease.bound.until());
+        Traces { was_valid, ..held.traces }
     }
 
     /// Nothing of it is left.

@@ -9,6 +9,7 @@ mod carry;
 mod claim;
 mod ending;
 mod holders;
+mod leftovers;
 mod renewal;
 mod route;
 mod settings;

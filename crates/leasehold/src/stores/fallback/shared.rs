@@ -8,6 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{Notify, watch};
 
 use super::holders::Holders;
+use super::leftovers::{Leftover, Leftovers};
 use super::route::RouteLease;
 use super::settings::Settings;
 use super::stores::{Side, Stores};
@@ -28,8 +29,8 @@ pub(super) struct Shared {
     pub health: Mutex<Health>,
     /// What the last reading of the route came to; the background's, who alone reads it.
     pub heard: watch::Sender<Result<(), Arc<Error>>>,
-    /// Leases of holders that are done, left in the store in which they were not released.
-    pub leftovers: Mutex<Vec<Leftover>>,
+    /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
+    leftovers: [Leftovers; 2],
     pub bells: Bells,
     /// In which process the background was started.
     pub started_in: Mutex<Option<u32>>,
@@ -45,17 +46,6 @@ pub(super) struct Bells {
     pub probe: Notify,
     /// There may be leases to carry.
     pub carry: Notify,
-    /// There is something left over.
-    pub leftovers: Notify,
-}
-
-/// A lease that nobody needs any more.
-#[derive(Debug)]
-pub(super) struct Leftover {
-    pub key: LeaseKey,
-    pub side: Side,
-    /// By then it has ended by itself.
-    pub until: Moment,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,7 +68,7 @@ impl Shared {
             holders: Mutex::default(),
             health: Mutex::default(),
             heard: watch::Sender::new(Ok(())),
-            leftovers: Mutex::default(),
+            leftovers: Default::default(),
             bells: Bells::default(),
             started_in: Mutex::default(),
             closing: watch::Sender::new(false),
@@ -242,8 +232,11 @@ impl Shared {
     /// What is left of a holder in a store is taken away in the background, as far as that can be done.
     pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) {
         let until = self.now() + ttl;
-        lock(&self.leftovers).push(Leftover { key, side, until });
-        self.bells.leftovers.notify_one();
+        self.left_over_on(side).add(Leftover { key, until });
+    }
+
+    pub fn left_over_on(&self, side: Side) -> &Leftovers {
+        &self.leftovers[side as usize]
     }
 }
 

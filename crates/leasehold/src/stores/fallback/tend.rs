@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
+use futures_util::{StreamExt, stream};
 
+use super::leftovers::Leftover;
 use super::shared::{Shared, limited, lock};
-use super::stores::Stores;
+use super::stores::{Side, Stores};
 use super::switch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Ended;
@@ -22,6 +24,9 @@ const PROBE: Duration = Duration::from_secs(1);
 
 /// How often something is tried again that is left over in a store.
 const CLEAR: Duration = Duration::from_secs(1);
+
+/// How many of these at the same time.
+const AT_ONCE: usize = 16;
 
 impl Shared {
     /// Makes sure that the background is at work.
@@ -53,7 +58,8 @@ impl Shared {
                 self.again(|| self.keep_reading(&stores)),
                 self.again(|| self.keep_watching(&stores)),
                 self.again(|| self.carry_all(&stores)),
-                self.again(|| self.keep_clearing(&stores))
+                self.again(|| self.keep_clearing(&stores, Side::Primary)),
+                self.again(|| self.keep_clearing(&stores, Side::Arbiter))
             )
         };
         tokio::select! {
@@ -136,24 +142,18 @@ impl Shared {
         self.bells.read.notify_one();
     }
 
-    /// Takes away what is left over, as long as it can be there.
-    async fn keep_clearing(&self, stores: &Stores) {
-        loop {
-            self.bells.leftovers.notified().await;
-            loop {
-                let leftovers = std::mem::take(&mut *lock(&self.leftovers));
-                if leftovers.is_empty() {
-                    break;
-                }
-                for leftover in leftovers {
-                    let limit = self.settings.read_limit();
-                    let call = stores.on(leftover.side).release(&leftover.key, Ended::default());
-                    if limited(limit, call).await.is_err() && self.now() < leftover.until {
-                        lock(&self.leftovers).push(leftover);
-                    }
-                }
-                tokio::time::sleep(CLEAR).await;
+    /// Takes away what is left over in one of the stores, as long as it can be there.
+    async fn keep_clearing(&self, stores: &Stores, side: Side) {
+        let clear = async |leftover: Leftover| {
+            let call = stores.on(side).release(&leftover.key, Ended::default());
+            if limited(self.settings.read_limit(), call).await.is_err() {
+                self.left_over_on(side).add(leftover);
             }
+        };
+        loop {
+            let left = self.left_over_on(side).take(|| self.now()).await;
+            stream::iter(left).for_each_concurrent(AT_ONCE, clear).await;
+            tokio::time::sleep(CLEAR).await;
         }
     }
 }
