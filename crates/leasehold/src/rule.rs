@@ -13,8 +13,6 @@ pub enum Rule {
     ADrain,
     /// And not a little before (n02, v10).
     AWholeDrain,
-    /// A switch gets its time in a step of its own (H2, x01).
-    ArmedInALaterStep,
     /// A guard ends with the route lease (n03).
     GuardsHeedTheRoute,
     /// A route lease counts from the send of the read (n04).
