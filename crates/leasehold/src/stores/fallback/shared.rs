@@ -125,7 +125,7 @@ impl Shared {
             return Err(Error::new(ErrorKind::TimedOut, late));
         }
         let heard = next.borrow();
-        heard.as_ref().map(|()| ()).map_err(|error| Error::new(error.kind(), error.to_string()))
+        heard.as_ref().copied().map_err(|error| Error::new(error.kind(), error.to_string()))
     }
 
     /// Reads the route. Arms it, if that is still to be done.
