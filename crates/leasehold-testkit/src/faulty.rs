@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
     Renewal, Result, Revoke, Store,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
+
+mod fallback;
 
 /// A store over another whose calls fail as a test says.
 ///
@@ -73,6 +75,14 @@ pub enum Operation {
     Revoke,
     Time,
     Diagnose,
+    /// Of a primary or an arbiter.
+    Carry,
+    /// Of a primary.
+    Serves,
+    /// Of an arbiter: all that is about the route.
+    Route,
+    /// Of an arbiter: all that is about a tick.
+    ClaimTick,
 }
 
 /// What happens to a call.
@@ -92,6 +102,8 @@ pub enum Fault {
     DelayRequest(Duration),
     /// The store does it at once; the answer comes late.
     DelayReply(Duration),
+    /// It panics.
+    Panic,
 }
 
 impl Faults {
@@ -234,6 +246,7 @@ impl Faulty {
                 call.await;
                 failed(faults.given_up(signal).await)
             }
+            Fault::Panic => panic!("a fault made by a test"),
             Fault::DelayRequest(span) => {
                 sleep(span).await;
                 call.await
@@ -319,6 +332,14 @@ impl Store for Faulty {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        self.inner.as_primary().map(|_| self as _)
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        self.inner.as_arbiter().map(|_| self as _)
     }
 
     /// What it breaks is the calls of a store.

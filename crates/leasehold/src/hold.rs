@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use crate::bound::Bound;
 use crate::lease::{Ended, FencingToken, Grant, LeaseKey};
 use crate::lock::Terms;
+use crate::rule::Rule;
 use crate::tick::{Tick, Verdict};
 use crate::validity::Moment;
 
@@ -106,6 +107,9 @@ impl Hold {
         let until = self.valid_until.load(Ordering::Acquire);
         if now < self.bounded(Moment::from_nanos(until)) {
             return true;
+        }
+        if !Rule::GuardsRememberTheirEpoch.holds() {
+            return false;
         }
         // Only this value dies: a renewal that came in between has made it valid again, rightly.
         self.valid_until.compare_exchange(until, DEAD, Ordering::AcqRel, Ordering::Acquire).is_err()

@@ -58,7 +58,7 @@
 //! | `fence-sqlx-mysql` | `mysql`, and the same for a transaction of `sqlx` in MySQL or MariaDB |
 //! | `fence-tokio-postgres` | `postgres`, and the same for a transaction of `tokio_postgres` |
 //! | `traced` | [`layers`]`::Traced`: `tracing` spans around the store's calls |
-//! | `simulation` | for tests: chance from a seed |
+//! | `simulation` | for tests: chance from a seed, and rules that can be broken |
 //!
 //! Nothing is on by default but the memory store. Linux only so far: deadlines count on `CLOCK_BOOTTIME`. The futures
 //! need a Tokio runtime with its timer on; renewals need none of yours, for the keeper has a thread and a runtime of
@@ -87,6 +87,8 @@ pub mod member;
 mod multi;
 mod name;
 mod presence;
+#[cfg_attr(not(feature = "simulation"), allow(dead_code, reason = "broken by simulations only"))]
+mod rule;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod span;

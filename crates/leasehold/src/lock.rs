@@ -139,7 +139,7 @@ impl Lock {
     }
 
     /// How long the store keeps the lease if nobody renews it: how long others wait for a machine that
-    /// died. The keeper renews at a third of it. Default: 30 s; smallest 1 s, largest the client's
+    /// died. The keeper renews at a third of it. Default: 30 s, 60 s with a fallback; smallest 1 s, largest the client's
     /// [`max_ttl`](crate::LocksBuilder::max_ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = Some(ttl);
@@ -152,7 +152,8 @@ impl Lock {
         self
     }
 
-    /// How long before the end of the validity a holder is told to stop. Default: min(10 s, ttl/3); at most ttl/2.
+    /// How long before the end of the validity a holder is told to stop. Default: min(10 s, ttl/3); at most ttl/2,
+    /// and with a fallback 0.3 of its route lease.
     pub fn stop_grace(mut self, grace: Duration) -> Self {
         self.settings.stop_grace = Some(grace);
         self
@@ -334,10 +335,12 @@ impl Lock {
     fn terms(&self) -> Result<Terms> {
         let name = self.name.clone().map_err(|error| Error::invalid(&*error))?;
         let Settings { ttl, wait, stop_grace, max_hold, at_least_for, progress_within, .. } = self.settings;
-        let ttl = ttl.unwrap_or(DEFAULT_TTL);
-        check_ttl(ttl, self.client.max_ttl, self.client.store.traits())?;
-        let stop_grace = stop_grace.unwrap_or_else(|| (ttl / 3).min(LONGEST_DEFAULT_GRACE));
-        check_grace(stop_grace, ttl)?;
+        let traits = self.client.store.traits();
+        let ttl = ttl.unwrap_or(traits.usual_ttl);
+        check_ttl(ttl, self.client.max_ttl, traits)?;
+        let longest_default = LONGEST_DEFAULT_GRACE.min(traits.longest_stop_grace);
+        let stop_grace = stop_grace.unwrap_or_else(|| (ttl / 3).min(longest_default));
+        check_grace(stop_grace, ttl, traits)?;
         check_holds(max_hold, at_least_for, progress_within)?;
         let permits = checked_permits(self.settings.permits)?;
         let due = self.settings.due()?;
@@ -367,7 +370,6 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const LONGEST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
 /// A day more than the hour within which a missed tick may be caught up with.
 const DEFAULT_MEMORY: Duration = Duration::from_secs(25 * 3600);
@@ -401,7 +403,14 @@ fn check_ttl(ttl: Duration, largest: Duration, traits: Traits) -> Result<()> {
     Ok(())
 }
 
-fn check_grace(grace: Duration, ttl: Duration) -> Result<()> {
+fn check_grace(grace: Duration, ttl: Duration, traits: Traits) -> Result<()> {
+    let longest = traits.longest_stop_grace;
+    if grace > longest {
+        return Err(Error::invalid(format!(
+            "the stop grace {grace:?} is too long: with a {} store it may be at most {longest:?}",
+            traits.kind
+        )));
+    }
     if grace.is_zero() {
         return Err(Error::invalid("the stop grace is 0: a holder needs some time to stop; give it at least 1ms"));
     }

@@ -5,6 +5,8 @@ use std::cell::{Cell, RefCell};
 
 pub use crate::flaw::Flaw;
 
+pub use crate::rule::{Rule, break_rule};
+
 type Numbers = Box<dyn FnMut() -> u64>;
 
 thread_local! {

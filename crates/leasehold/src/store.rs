@@ -15,6 +15,14 @@ use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey,
 use crate::member::Member;
 use crate::name::{LockName, Namespace};
 
+mod arbiter;
+mod primary;
+mod tagged;
+
+pub use arbiter::{Arbiter, Force, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
+pub use primary::{Primary, Serving};
+pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
+
 /// A place where leases live. Object safe: a store is chosen at run time, by URL.
 ///
 /// Every method is **one attempt** and about one round trip: no retries, no waiting for a lock, no
@@ -98,6 +106,16 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Where a job's own transaction finds the leases; none where it can't, or where nobody was asked yet. Asks nobody.
     fn tables(&self) -> Option<Tables>;
 
+    /// This store as the primary of a [`Fallback`](crate::stores::Fallback); none if it can't be one.
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    /// This store as the arbiter of a [`Fallback`](crate::stores::Fallback); none if it can't be one.
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
     /// The same store as one of several that together are a quorum; none if it can't be one: its locks end with a session,
     /// its tokens can't be raised, or others share its keys.
     fn as_member(&self) -> Option<&dyn Member> {
@@ -142,6 +160,9 @@ pub const QUEUE_ENTRY: Duration = Duration::from_secs(1);
 /// How many ticks of a name may stand open: claimed and not finished. The oldest is given up for a new one.
 pub const OPEN_TICKS: usize = 32;
 
+/// The [`usual_ttl`](Traits::usual_ttl) of a store that has no reason for another.
+pub const USUAL_TTL: Duration = Duration::from_secs(30);
+
 /// What a store can do and how it likes to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
@@ -157,6 +178,11 @@ pub struct Traits {
     /// several permits, ticks, minimum holds or gentle revocations then, nobody stands in a queue in the store, and such a
     /// store is no part of others.
     pub session_bound: bool,
+    /// The TTL of a lock that is given none.
+    pub usual_ttl: Duration,
+    /// The longest [`stop_grace`](crate::Lock::stop_grace) that a holder may have; [`Duration::MAX`] where the TTL alone
+    /// limits it. The default is shortened to it.
+    pub longest_stop_grace: Duration,
 }
 
 /// What a store rings for one subscription.

@@ -45,6 +45,19 @@ pub fn until(sent: Moment, ttl: Duration) -> Moment {
     sent + of(ttl)
 }
 
+/// The latest moment, by our clock, at which a span that somebody else had left when they answered is over, if the answer
+/// came at `received`.
+#[must_use]
+pub fn surely_over(received: Moment, span: Duration) -> Moment {
+    received + outlasting(span) + ROUNDING
+}
+
+/// [`DRIFT`] in parts per million, as stores keep it.
+#[must_use]
+pub fn parts_per_million() -> u32 {
+    (DRIFT * 1e6) as u32
+}
+
 /// A point on a monotonic clock that counts suspended time too. Comparable within one machine's boot only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(u64);

@@ -1,10 +1,12 @@
 //! Every store and layer passes the conformance suite.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::Store;
 use leasehold::layers::Timeout;
 use leasehold::stores::Memory;
+use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold_testkit::{Faulty, PausedClock, conformance};
 
 fn memory() -> Arc<dyn Store> {
@@ -19,6 +21,21 @@ conformance!(memory_in_real_time, memory());
 conformance!(memory_in_paused_time, paused, paused_memory());
 conformance!(timeout_over_memory, paused, Arc::new(Timeout::over(paused_memory())) as Arc<dyn Store>);
 conformance!(faulty_over_memory, paused, Arc::new(Faulty::over(paused_memory())) as Arc<dyn Store>);
+
+/// Of two stores in memory, in a clean state: the first route has come into force.
+async fn fallback() -> Arc<dyn Store> {
+    let clock = Arc::new(PausedClock::start());
+    let half = || Arc::new(Memory::new(clock.clone()));
+    let store = Fallback::over(half(), half(), Settings::default().simulated(clock.clone())).expect("they go together");
+    let store: Arc<dyn Store> = Arc::new(store);
+    drop(store.list().await.expect("the first route is written"));
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    store
+}
+
+// A fallback has no permits for several holders, and hands nothing over.
+conformance!(fallback_of_memory, one_holder paused, fallback().await);
+conformance!(timeout_over_fallback, one_holder paused, Arc::new(Timeout::over(fallback().await)) as Arc<dyn Store>);
 
 #[cfg(feature = "traced")]
 conformance!(traced_over_memory, paused, Arc::new(leasehold::layers::Traced::over(paused_memory())) as Arc<dyn Store>);

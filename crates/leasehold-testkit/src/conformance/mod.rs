@@ -184,7 +184,7 @@ fn run_on(
 /// [`Subject`](crate::conformance::Subject), seen through the first.
 ///
 /// `conformance!(name, one_holder, store)` leaves out the cases of locks that several may hold: for a store that refuses
-/// such claims.
+/// such claims. `conformance!(name, one_holder paused, store)` is the same in paused time.
 ///
 /// `conformance!(name, unqueued, store)` and `conformance!(name, unqueued, paused, store)` leave out the queue and what is
 /// handed over along it, too: for a store made of others, none of which knows in which order the others were asked.
@@ -199,6 +199,9 @@ fn run_on(
 macro_rules! conformance {
     ($name:ident, one_holder, $store:expr) => {
         $crate::conformance!(@one_holder tests [$name, run, $store]);
+    };
+    ($name:ident, one_holder paused, $store:expr) => {
+        $crate::conformance!(@one_holder tests [$name, run_paused, $store]);
     };
     ($name:ident, unqueued, paused, $store:expr) => {
         $crate::conformance!(@unqueued tests [$name, run_paused, $store]);

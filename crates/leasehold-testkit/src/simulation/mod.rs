@@ -31,6 +31,7 @@ mod judge;
 mod machine;
 mod member;
 mod network;
+mod parts;
 mod wire;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
     Revoke, Store,
@@ -260,6 +260,14 @@ impl Store for Wire {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        self.inner.as_primary().map(|_| self as _)
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        self.inner.as_arbiter().map(|_| self as _)
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Store, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::validity::Moment;
 use leasehold::{
@@ -512,6 +512,14 @@ impl Store for Mutant {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

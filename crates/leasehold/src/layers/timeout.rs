@@ -11,7 +11,7 @@ use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, 
 use crate::member::Member;
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 
 /// The longest that any call may take.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -105,6 +105,15 @@ impl Store for Timeout {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    /// Nor is it a part of a fallback.
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     /// A layer is no store of its own: it goes around a quorum, not into it.

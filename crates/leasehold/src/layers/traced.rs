@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
 
 /// Puts each call into a `tracing` span named `leasehold.<operation>`, with the store's kind and the lock's
 /// name; failures are events in it.
@@ -101,6 +101,15 @@ impl Store for Traced {
 
     fn tables(&self) -> Option<Tables> {
         self.inner.tables()
+    }
+
+    /// Nor is it a part of a fallback.
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     /// A layer is no store of its own: it goes around a quorum, not into it.

@@ -7,6 +7,7 @@ use crate::store::Store;
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
+pub mod fallback;
 mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -29,7 +30,8 @@ pub mod sqlite;
 #[cfg_attr(not(all(feature = "postgres", feature = "redis")), allow(dead_code, reason = "each uses its part"))]
 mod tls;
 
-pub use memory::Memory;
+pub use fallback::Fallback;
+pub use memory::{Memory, Saved};
 pub use quorum::Quorum;
 pub use secrets::hide_secrets;
 

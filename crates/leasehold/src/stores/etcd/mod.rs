@@ -49,7 +49,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::validity::BootClock;
 
 /// A store in an etcd cluster.
@@ -130,10 +130,20 @@ impl Store for Etcd {
             wake_ups: true,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
 

@@ -15,7 +15,7 @@ use crate::tick::{Due, NotDue, Standing, Tick, Verdict};
 use crate::validity::Moment;
 
 /// What became of the store's contents since it is there.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Life {
     /// How often it was restarted.
     restarts: u32,
@@ -85,10 +85,11 @@ impl Entry {
         };
         let own = self.token;
         let lease = self.lease_of(holder, at.now).expect("it was there");
-        lease.token = lease.token.max(token.number()).max(own).max(at.life.least_token());
+        let known = FencingToken::new(token.number().max(own).max(at.life.least_token()));
+        lease.token = lease.token.max(known);
         let token = lease.token;
-        self.token = token;
-        Ratified::Yes { token: FencingToken::new(token), attempt, gave_up }
+        self.token = token.number();
+        Ratified::Yes { token, attempt, gave_up }
     }
 
     fn claim_tick(&mut self, holder: HolderId, due: Due, at: &Ratifying<'_>) -> Result<(u32, Option<Tick>), NotDue> {

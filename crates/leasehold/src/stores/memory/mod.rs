@@ -1,7 +1,5 @@
 //! The reference store: the whole contract in its simplest form, in the memory of one process.
 
-mod member;
-
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, Weak};
@@ -9,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Release, Renewal,
@@ -18,9 +16,18 @@ use crate::lease::{
 use crate::marks::Marks;
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Bell, QUEUE_ENTRY, Store, Tables, Traits, WakeUps};
+use crate::rule::Rule;
+use crate::store::{Arbiter, Bell, Epoch, Primary, QUEUE_ENTRY, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
+
+mod arbiter;
+mod member;
+mod primary;
+mod saved;
+mod tagged;
+
+pub use saved::Saved;
 
 use self::member::Life;
 
@@ -34,12 +41,21 @@ pub struct Memory {
     contents: Arc<Mutex<Contents>>,
 }
 
-#[derive(Debug)]
+/// All that it knows.
+#[derive(Debug, Clone, Default)]
 struct Contents {
     names: BTreeMap<LockName, Entry>,
-    life: Life,
     /// The time of day, since 1970, at which the clock showed nothing.
     clocks_zero: Duration,
+    life: Life,
+    /// How often it was [started](Memory::start_from).
+    started: u64,
+    /// The largest epoch that a claim or a carry came with.
+    watermark: Epoch,
+    /// The route of a fallback whose arbiter this is.
+    route: Option<arbiter::Row>,
+    /// Ticks up to here are over, whatever the marks say: the arbiter of a fallback has lost data.
+    floor: Option<Tick>,
 }
 
 impl Contents {
@@ -55,8 +71,7 @@ impl Memory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let clocks_zero = utc.saturating_sub(clock.now().since(Moment::from_nanos(0)));
-        let contents = Contents { names: BTreeMap::new(), life: Life::default(), clocks_zero };
-        Self { clock, contents: Arc::new(Mutex::new(contents)) }
+        Self { clock, contents: Arc::new(Mutex::new(Contents { clocks_zero, ..Contents::default() })) }
     }
 
     /// Does `what` to everything at one instant of the clock.
@@ -79,9 +94,9 @@ impl Default for Memory {
 }
 
 /// What is known of one name. It is never taken out: the counters must outlive the leases.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Entry {
-    /// The last token that was given out; none was if it is 0.
+    /// The last token that was given out, without its epoch; none was if it is 0.
     token: u64,
     /// How many may hold it, as its last holder said.
     permits: u32,
@@ -99,7 +114,7 @@ struct Entry {
     bells: Vec<Weak<Bell>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Waiter {
     /// Until when it counts.
     until: Moment,
@@ -112,7 +127,9 @@ struct Lease {
     /// Nobody once it was released, also while a minimum hold runs out.
     holder: Option<HolderId>,
     label: String,
-    token: u64,
+    token: FencingToken,
+    /// Under which route it was granted, if under one.
+    tag: Option<Epoch>,
     granted: Moment,
     /// Nobody else is granted this permit before.
     ends: Moment,
@@ -139,7 +156,7 @@ impl Lease {
         Holder {
             holder: self.holder.filter(|_| !is_over),
             label: self.label.clone(),
-            token: FencingToken::new(self.token),
+            token: self.token,
             held_for: now.since(self.granted),
             remaining: self.ends.since(now),
             revoked: self.revoked && !is_over,
@@ -148,7 +165,7 @@ impl Lease {
 }
 
 impl Entry {
-    fn claim(&mut self, claim: &Claim, now: Moment, utc: Duration) -> Result<Attempt> {
+    fn claim(&mut self, claim: &Claim, tag: Option<Epoch>, now: Moment, utc: Duration) -> Result<Attempt> {
         self.forget_dead_waiters(now);
         // Not if it was revoked: the claimant would count its validity from this claim, and only a moved
         // end could keep that promise, which is what the operator forbade.
@@ -174,7 +191,7 @@ impl Entry {
         // One that was revoked has its permit still, and is to have no other.
         let is_revoked = self.lease_of(claim.holder, now).is_some();
         if !is_revoked && self.free_permits(claim.permits, now) > ahead {
-            return Ok(Attempt::Granted(self.grant_to(claim, now)));
+            return self.grant_to(claim, tag, now).map(Attempt::Granted);
         }
         if let Some(ticket) = ticket {
             self.queue.insert((ticket, claim.holder), Waiter { until: now + QUEUE_ENTRY, claim: claim.clone() });
@@ -199,22 +216,32 @@ impl Entry {
         }
     }
 
-    fn grant_to(&mut self, claim: &Claim, now: Moment) -> Grant {
+    fn grant_to(&mut self, claim: &Claim, tag: Option<Epoch>, now: Moment) -> Result<Grant> {
+        self.token += 1;
+        let token = self.token_under(tag)?;
         self.forget_waiter(claim.holder);
         self.leases.retain(|lease| !lease.is_over(now));
         self.permits = claim.permits.get();
-        self.token += 1;
         self.leases.reserve_exact(1); // most names have one, and a growing list would make room for four
         self.leases.push(Lease {
             holder: Some(claim.holder),
             label: claim.label.to_string(),
-            token: self.token,
+            token,
+            tag,
             granted: now,
             ends: now + claim.ttl,
             revoked: false,
         });
         let (attempt, gave_up) = claim.due.map_or((0, None), |due| self.marks.claim(claim.holder, due));
-        grant(self.token, attempt, gave_up)
+        Ok(grant(token, attempt, gave_up))
+    }
+
+    fn token_under(&self, tag: Option<Epoch>) -> Result<FencingToken> {
+        let Some(tag) = tag.filter(|_| Rule::TokensHaveTheEpoch.holds()) else {
+            return Ok(FencingToken::new(self.token));
+        };
+        let too_many = || Error::new(ErrorKind::Misconfigured, format!("there is no token left in epoch {tag}"));
+        tag.token(self.token).ok_or_else(too_many)
     }
 
     fn renew(&mut self, holder: HolderId, ttl: Duration, now: Moment) -> Renewal {
@@ -275,7 +302,8 @@ impl Entry {
         else {
             return self.ring();
         };
-        let to = HandOver { holder: claim.holder, sent, grant: self.grant_to(&claim, now) };
+        let Ok(grant) = self.grant_to(&claim, None, now) else { return self.ring() };
+        let to = HandOver { holder: claim.holder, sent, grant };
         for bell in self.bells.iter().filter_map(Weak::upgrade) {
             bell.hand_over(to.clone());
         }
@@ -349,8 +377,8 @@ impl Entry {
     }
 }
 
-fn grant(token: u64, attempt: u32, gave_up: Option<Tick>) -> Grant {
-    Grant { attempt, gave_up, ..Grant::of(FencingToken::new(token)) }
+fn grant(token: FencingToken, attempt: u32, gave_up: Option<Tick>) -> Grant {
+    Grant { attempt, gave_up, ..Grant::of(token) }
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -362,6 +390,8 @@ impl Store for Memory {
             wake_ups: true,
             hands_over: true,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -377,7 +407,7 @@ impl Store for Memory {
                 let least = contents.life.least_token();
                 let entry = contents.names.entry(claim.name.clone()).or_default();
                 entry.token = entry.token.max(least);
-                entry.claim(claim, now, utc)
+                entry.claim(claim, None, now, utc)
             })
         })
     }
@@ -436,6 +466,14 @@ impl Store for Memory {
 
     fn tables(&self) -> Option<Tables> {
         None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        Some(self)
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        Some(self)
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

@@ -32,7 +32,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Mode, Said, Shown};
@@ -218,6 +218,8 @@ impl Store for MySql {
             wake_ups: false,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -290,6 +292,14 @@ impl Store for MySql {
         let Options { database, namespace, .. } = &self.site.options;
         let database = Database::MySql { database: database.clone(), home };
         Some(Tables { database, namespace: namespace.clone() })
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

@@ -33,7 +33,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Database, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Asked, Mode, Said};
@@ -293,6 +293,8 @@ impl Store for Postgres {
             wake_ups: hears,
             hands_over: hears,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -369,6 +371,14 @@ impl Store for Postgres {
         let home = self.server.home()?;
         let database = Database::Postgres { schema: options.schema.clone(), home };
         Some(Tables { database, namespace: options.namespace.clone() })
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

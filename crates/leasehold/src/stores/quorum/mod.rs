@@ -33,7 +33,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 use self::census::Census;
 use self::ending::Ending;
@@ -131,6 +131,8 @@ impl Store for Quorum {
             wake_ups: members.clone().any(|member| member.wake_ups),
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -192,6 +194,14 @@ impl Store for Quorum {
     }
 
     /// A majority of majorities is none.
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
+    }
+
     fn as_member(&self) -> Option<&dyn Member> {
         None
     }

@@ -43,7 +43,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::tls::Tls;
 use crate::tick::Verdict;
 
@@ -326,10 +326,20 @@ impl Store for Redis {
             wake_ups: true,
             hands_over: self.options.hands_over(),
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
 

@@ -42,7 +42,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{self, Store, Tables, Traits, WakeUps};
+use crate::store::{self, Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -113,6 +113,8 @@ impl Store for Sqlite {
             wake_ups: true,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -220,6 +222,14 @@ impl Store for Sqlite {
         let Database { place, namespace, .. } = &*self.database;
         let database = store::Database::SqliteFile(place.path.clone());
         Some(Tables { database, namespace: namespace.clone() })
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     /// All its processes are on one machine.

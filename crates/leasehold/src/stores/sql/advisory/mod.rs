@@ -30,7 +30,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store of session locks. All its handles have the same sessions.
 pub(crate) struct Advisory<S: Server> {
@@ -95,6 +95,8 @@ impl<S: Server> Store for Advisory<S> {
             wake_ups: false,
             hands_over: false,
             session_bound: true,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -176,6 +178,14 @@ impl<S: Server> Store for Advisory<S> {
 
     fn tables(&self) -> Option<Tables> {
         None // No row says who holds what.
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
+        None
     }
 
     /// Its locks end with a session.

@@ -30,7 +30,7 @@ use crate::lease::{
 };
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// The most characters that a name has room for.
 const LONGEST_NAME: usize = 64;
@@ -231,6 +231,8 @@ impl<T: Table> Store for ShedLock<T> {
             wake_ups: false,
             hands_over: false,
             session_bound: false,
+            usual_ttl: USUAL_TTL,
+            longest_stop_grace: Duration::MAX,
         }
     }
 
@@ -284,6 +286,14 @@ impl<T: Table> Store for ShedLock<T> {
     }
 
     fn tables(&self) -> Option<Tables> {
+        None
+    }
+
+    fn as_primary(&self) -> Option<&dyn Primary> {
+        None
+    }
+
+    fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
 

@@ -1,0 +1,347 @@
+//! Who holds what under which route: what validity hangs on, kept by holder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::route::RouteLease;
+use super::stores::Side;
+use crate::bound::Bound;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{Claim, FencingToken, HolderId, LeaseKey, Renewal};
+use crate::rule::Rule;
+use crate::store::{Carried, Route};
+use crate::validity::{self, Moment};
+
+/// The route and all holders of this client, behind one lock: a bound is computed and moved together with what it
+/// is computed from, so none is ever that of another epoch.
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    route: Option<RouteLease>,
+    by_id: BTreeMap<HolderId, Held>,
+    /// For one broken rule only.
+    shared: Option<Bound>,
+}
+
+/// What is known of one acquisition.
+#[derive(Debug)]
+struct Held {
+    key: LeaseKey,
+    label: Arc<str>,
+    /// In which stores something of it may be.
+    traces: Traces,
+    lease: Option<Lease>,
+    /// It was given back, and will not ask again.
+    has_ended: bool,
+    times_asked: u32,
+    /// Under which grant it last claimed a tick.
+    claimed_tick: Option<FencingToken>,
+    /// When nothing of it can be left anywhere.
+    forget_at: Moment,
+}
+
+/// Where something of a holder may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Traces {
+    pub primary: bool,
+    pub arbiter: bool,
+    /// Where its lease is, or was last.
+    pub at: Option<Side>,
+    /// It may have claimed a tick.
+    pub ticked: bool,
+    /// For how long something of it may stay there.
+    pub ttl: Duration,
+    /// Its lease could be relied on until it was given back.
+    pub was_valid: bool,
+}
+
+impl Traces {
+    /// Of a holder that nobody here has heard of: it may be of another client.
+    const UNKNOWN: Self =
+        Self { primary: true, arbiter: true, at: None, ticked: true, ttl: Duration::ZERO, was_valid: false };
+
+    pub fn are_on(&self, side: Side) -> bool {
+        match side {
+            Side::Primary => self.primary,
+            Side::Arbiter => self.arbiter,
+        }
+    }
+
+    /// All those where they are.
+    pub fn sides(self) -> impl Iterator<Item = Side> {
+        [Side::Primary, Side::Arbiter].into_iter().filter(move |side| self.are_on(*side))
+    }
+
+    fn add(&mut self, side: Side) {
+        match side {
+            Side::Primary => self.primary = true,
+            Side::Arbiter => self.arbiter = true,
+        }
+    }
+}
+
+/// A lease that a holder believes in.
+#[derive(Debug)]
+struct Lease {
+    /// Under which route it is held.
+    route: Route,
+    token: FencingToken,
+    /// Until when, by our own sends to the store where it is now.
+    until: Moment,
+    bound: Bound,
+}
+
+impl Lease {
+    fn end(&self, route: &RouteLease) -> Moment {
+        let remembers = Rule::GuardsRememberTheirEpoch.holds() || self.route.target != route.route.target;
+        let by_route = if remembers { route.end_for(self.route.epoch) } else { route.until };
+        self.until.min(by_route)
+    }
+}
+
+/// What a carry begins with.
+#[derive(Debug, Clone)]
+pub(super) struct Move {
+    pub lease: Carried,
+    pub from: Route,
+    pub to: Route,
+    /// The lease that is left does not outlast the old route, and has to be renewed first.
+    pub is_too_short: bool,
+}
+
+impl Holders {
+    pub fn route(&self) -> Option<&RouteLease> {
+        self.route.as_ref()
+    }
+
+    /// Takes a reading of the route over; says whether it is another one than before.
+    pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<bool> {
+        let is_new = match &self.route {
+            Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => is_newer(&known.route, &route.route)?,
+            _ => false,
+        };
+        self.route = Some(route);
+        let ids: Vec<_> = self.by_id.keys().copied().collect();
+        for id in ids {
+            self.rebind(id, now);
+        }
+        Ok(is_new)
+    }
+
+    /// A request for this holder is about to be sent there.
+    pub fn asks(&mut self, claim: &Claim, side: Side, now: Moment) {
+        let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
+        let held = self.by_id.entry(claim.holder).or_insert_with(|| Held {
+            key,
+            label: Arc::clone(&claim.label),
+            traces: Traces::default(),
+            lease: None,
+            has_ended: false,
+            times_asked: 0,
+            claimed_tick: None,
+            forget_at: now,
+        });
+        held.times_asked += 1;
+        held.traces.ttl = claim.ttl;
+        held.traces.add(side);
+        held.traces.ticked |= claim.due.is_some();
+        held.outlive(now);
+    }
+
+    /// A claim that doesn't wait was answered: somebody else has it. Nothing of it is in the store, unless an earlier one is
+    /// still under way.
+    pub fn asked_in_vain(&mut self, holder: HolderId) {
+        let is_all = |held: &Held| held.lease.is_none() && held.times_asked == 1;
+        if self.by_id.get(&holder).is_some_and(is_all) {
+            self.by_id.remove(&holder);
+        }
+    }
+
+    /// A claim that was sent under `under` was granted. The bound of the grant, if it may be believed in.
+    pub fn granted(
+        &mut self,
+        holder: HolderId,
+        under: &Route,
+        token: FencingToken,
+        until: Moment,
+        now: Moment,
+    ) -> Option<Bound> {
+        let route = self.route.as_ref()?;
+        let shared = self.shared.clone().filter(|_| !Rule::BoundsAreNotShared.holds());
+        let held = self.by_id.get_mut(&holder)?;
+        held.traces.at = Some(Side::of(&under.target));
+        let known = held.lease.take().filter(|known| {
+            let is_same = known.route == *under && known.token == token;
+            if !is_same {
+                known.bound.cut();
+            }
+            is_same
+        });
+        let (known_until, bound) = known.map_or((until, None), |known| (known.until, Some(known.bound)));
+        let until = until.max(known_until);
+        let bound = bound.or(shared).unwrap_or_else(|| Bound::new(Moment::NEVER));
+        let lease = Lease { route: under.clone(), token, until, bound: bound.clone() };
+        if now >= lease.end(route) || !bound.move_to(lease.end(route)) {
+            bound.cut();
+            return None;
+        }
+        held.lease = Some(lease);
+        if !Rule::BoundsAreNotShared.holds() {
+            self.shared = Some(bound.clone());
+        }
+        Some(bound)
+    }
+
+    /// It is about to claim its tick under this grant. Says whether it has before.
+    pub fn claims_tick(&mut self, holder: HolderId, token: FencingToken) -> bool {
+        let held = self.by_id.get_mut(&holder);
+        held.is_some_and(|held| held.claimed_tick.replace(token) == Some(token))
+    }
+
+    /// Under which route a holder's lease is to be renewed; none if it has none any more.
+    pub fn route_of(&mut self, holder: HolderId, now: Moment) -> Option<Route> {
+        self.rebind(holder, now);
+        Some(self.by_id.get(&holder)?.lease.as_ref()?.route.clone())
+    }
+
+    /// A renewal under `under` was answered. What the holder is to be told.
+    pub fn renewed(
+        &mut self,
+        holder: HolderId,
+        under: &Route,
+        ttl: Duration,
+        until: Moment,
+        answer: Renewal,
+        now: Moment,
+    ) -> Result<Renewal> {
+        self.rebind(holder, now);
+        let Some(held) = self.by_id.get_mut(&holder) else { return Ok(Renewal::Gone) };
+        let Some(lease) = &mut held.lease else { return Ok(Renewal::Gone) };
+        if lease.route != *under && Rule::LateAnswersOfTheSourceAreDropped.holds() {
+            return Err(Error::new(ErrorKind::Unavailable, "it has been carried to the other store meanwhile"));
+        }
+        match answer {
+            Renewal::Renewed => {
+                lease.until = lease.until.max(until);
+                held.traces.ttl = ttl;
+                held.outlive(now);
+                self.rebind(holder, now);
+            }
+            Renewal::Gone => held.die(),
+            Renewal::Revoked => {}
+        }
+        Ok(answer)
+    }
+
+    /// Leases that are to go along with the route, those first that need nothing of the store they leave.
+    pub fn to_carry(&self, now: Moment) -> Vec<Move> {
+        let mut moves: Vec<_> = self.by_id.values().filter_map(|held| self.move_of(held, now)).collect();
+        moves.sort_by_key(|moved| moved.is_too_short);
+        moves
+    }
+
+    fn move_of(&self, held: &Held, now: Moment) -> Option<Move> {
+        let (route, lease) = (self.route.as_ref()?, held.lease.as_ref()?);
+        let coming = route.coming.filter(|coming| route.is_armed() && now < coming.early)?;
+        if lease.route.epoch.later(1) != route.route.epoch || now >= lease.end(route) {
+            return None;
+        }
+        let judged_by = if Rule::CarryIsJudgedByLate.holds() { coming.late } else { coming.early };
+        let carried =
+            Carried { key: held.key.clone(), label: held.label.to_string(), token: lease.token, ttl: held.traces.ttl };
+        Some(Move {
+            lease: carried,
+            from: lease.route.clone(),
+            to: route.route.clone(),
+            is_too_short: lease.until < judged_by && Rule::CarryNeedsALeaseUntilLate.holds(),
+        })
+    }
+
+    /// Whether this move may still be sent, and was noted to have been.
+    pub fn moves(&mut self, moved: &Move, now: Moment) -> bool {
+        let holder = moved.lease.key.holder;
+        let due = self.by_id.get(&holder).and_then(|held| self.move_of(held, now));
+        let is_due = due.is_some_and(|due| due.from == moved.from && due.to == moved.to && !due.is_too_short);
+        if let Some(held) = self.by_id.get_mut(&holder).filter(|_| is_due) {
+            held.traces.add(Side::of(&moved.to.target));
+            held.outlive(now);
+        }
+        is_due
+    }
+
+    /// A carry took effect: in one step the holder is in the new store, and believes in what that has given it. False if
+    /// the holder has ended meanwhile, and what was carried is nobody's. One that only believes in it no longer may have asked
+    /// again, and have it by that: its own end clears both stores.
+    pub fn moved(&mut self, moved: &Move, until: Moment, now: Moment) -> bool {
+        let holder = moved.lease.key.holder;
+        self.rebind(holder, now);
+        let Some(held) = self.by_id.get_mut(&holder).filter(|held| !held.has_ended) else { return false };
+        let Some(lease) = held.lease.as_mut().filter(|lease| lease.route == moved.from) else { return true };
+        lease.route = moved.to.clone();
+        lease.until = if Rule::ACarrySetsTheDeadline.holds() { until } else { until.max(lease.until) };
+        held.traces.at = Some(Side::of(&moved.to.target));
+        self.rebind(holder, now);
+        true
+    }
+
+    /// Believes in it no longer, and says where it may be.
+    pub fn ends(&mut self, holder: HolderId, now: Moment) -> Traces {
+        let Some(held) = self.by_id.get_mut(&holder) else { return Traces::UNKNOWN };
+        held.has_ended = true;
+        // Its own guard has given it up: there is nobody to tell.
+        let was_valid = held.lease.take().is_some_and(|lease| now < lease.bound.until());
+        Traces { was_valid, ..held.traces }
+    }
+
+    /// Nothing of it is left.
+    pub fn forget(&mut self, holder: HolderId) {
+        self.by_id.remove(&holder);
+    }
+
+    /// Forgets everybody of whom nothing can be left.
+    pub fn forget_the_old(&mut self, now: Moment) {
+        self.by_id.retain(|_, held| now < held.forget_at || held.lease.as_ref().is_some_and(|lease| now < lease.until));
+    }
+
+    /// Moves the bound of a lease to where it belongs, or ends it for good.
+    fn rebind(&mut self, holder: HolderId, now: Moment) {
+        let Some(held) = self.by_id.get_mut(&holder) else { return };
+        let Some(lease) = &held.lease else { return };
+        let end = self.route.as_ref().map_or(Moment::from_nanos(0), |route| lease.end(route));
+        let may_revive = !Rule::GuardsRememberTheirEpoch.holds();
+        let is_alive = now < end || may_revive;
+        if !(is_alive && lease.bound.move_to(end)) {
+            held.die();
+        }
+    }
+}
+
+impl Held {
+    fn die(&mut self) {
+        let lease = self.lease.take();
+        if let Some(lease) = lease.filter(|_| Rule::BoundsAreNotShared.holds()) {
+            lease.bound.cut();
+        }
+    }
+
+    /// A request that is sent now may leave something for a TTL.
+    fn outlive(&mut self, now: Moment) {
+        self.forget_at = self.forget_at.max(now + validity::outlasting(self.traces.ttl) * 2);
+    }
+}
+
+/// Whether `read` is a later route than `known`. One that is earlier, or another of the same epoch, was read from an
+/// arbiter that has lost data.
+fn is_newer(known: &Route, read: &Route) -> Result<bool> {
+    if read.epoch < known.epoch || read.epoch == known.epoch && read != known {
+        return Err(Error::new(
+            ErrorKind::Misconfigured,
+            format!(
+                "the arbiter has gone back from route {} to {}: it was restored from a backup or a copy that lagged was \
+                 promoted, and nothing can be granted until an operator has set a later route",
+                known.epoch, read.epoch
+            ),
+        ));
+    }
+    Ok(read.epoch > known.epoch)
+}

@@ -1,0 +1,139 @@
+//! How a fallback is set up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::span::Span;
+use crate::store::{RouteTerms, Switched};
+use crate::validity::{self, BootClock, Clock};
+
+/// The shortest that any of the spans may be.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// The longest: what is counted from them must not overflow, neither here nor in a store.
+const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Who is told of switches.
+type Told = Arc<dyn Fn(&Switched) + Send + Sync>;
+
+/// Settings of a [`Fallback`](super::Fallback). All clients of a namespace must have the same route lease and largest TTL.
+#[derive(Clone)]
+#[must_use]
+pub struct Settings {
+    pub(super) route_lease: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) down_after: Duration,
+    pub(super) up_after: Duration,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) simulated: bool,
+    pub(super) on_switch: Option<Told>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            route_lease: Duration::from_secs(10),
+            max_ttl: Duration::from_secs(3600),
+            down_after: Duration::from_secs(10),
+            up_after: Duration::from_secs(60),
+            clock: Arc::new(BootClock),
+            simulated: false,
+            on_switch: None,
+        }
+    }
+}
+
+impl Settings {
+    /// For how long a client acts on what it has read of the route: how long a switch takes, and a little more than
+    /// twice as long as the arbiter may be away. Default: 10 s; at least 1 s. Holders may need at most 0.3 of it to stop.
+    pub fn route_lease(mut self, span: Duration) -> Self {
+        self.route_lease = span;
+        self
+    }
+
+    /// The largest TTL. Default: one hour.
+    pub fn max_ttl(mut self, largest: Duration) -> Self {
+        self.max_ttl = largest;
+        self
+    }
+
+    /// How long a client that reaches the arbiter must not have reached the primary before it switches. Default: 10 s.
+    pub fn down_after(mut self, span: Duration) -> Self {
+        self.down_after = span;
+        self
+    }
+
+    /// How long a client must have reached the primary, and nobody have complained that it can't, before it switches back.
+    /// Default: 60 s.
+    pub fn up_after(mut self, span: Duration) -> Self {
+        self.up_after = span;
+        self
+    }
+
+    /// Who is told of each switch that this client sees. Called in the background; it must not block.
+    pub fn on_switch(mut self, tell: impl Fn(&Switched) + Send + Sync + 'static) -> Self {
+        self.on_switch = Some(Arc::new(tell));
+        self
+    }
+
+    /// For simulations and tests under paused time, as the client's setting of this name: takes time from `clock`, and does its background work on the runtime that first asks.
+    pub fn simulated(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self.simulated = true;
+        self
+    }
+
+    /// The longest that a holder may need to stop: it has to be gone when the route lease ends, and a refresh of that may
+    /// fail once or twice.
+    pub(super) fn longest_stop_grace(&self) -> Duration {
+        self.route_lease.mul_f64(0.3)
+    }
+
+    /// How often the route is read.
+    pub(super) fn refresh(&self) -> Duration {
+        self.route_lease / 3
+    }
+
+    /// How long one read of it may take.
+    pub(super) fn read_limit(&self) -> Duration {
+        (self.route_lease / 6).min(Duration::from_millis(500))
+    }
+
+    /// How soon it is tried again.
+    pub(super) fn retry(&self) -> Duration {
+        (self.route_lease / 20).max(Duration::from_millis(250))
+    }
+
+    pub(super) fn terms(&self, primary: String) -> RouteTerms {
+        RouteTerms { lease: self.route_lease, drift: validity::parts_per_million(), max_ttl: self.max_ttl, primary }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let spans = [
+            ("route lease", self.route_lease),
+            ("max_ttl", self.max_ttl),
+            ("down_after", self.down_after),
+            ("up_after", self.up_after),
+        ];
+        for (name, span) in spans {
+            if !(LEAST..=MOST).contains(&span) {
+                let (least, most) = (Span(LEAST), Span(MOST));
+                let wrong = format!("the fallback's {name} is {span:?}: it must be {least} to {most}");
+                return Err(Error::new(ErrorKind::Misconfigured, wrong));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("route_lease", &self.route_lease)
+            .field("max_ttl", &self.max_ttl)
+            .field("down_after", &self.down_after)
+            .field("up_after", &self.up_after)
+            .finish_non_exhaustive()
+    }
+}

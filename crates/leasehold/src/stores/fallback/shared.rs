@@ -1,0 +1,262 @@
+//! What all handles of one fallback share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::sync::{Notify, watch};
+
+use super::holders::Holders;
+use super::leftovers::{Leftover, Leftovers};
+use super::route::RouteLease;
+use super::settings::Settings;
+use super::stores::{Side, Stores};
+use super::switch::Health;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::LeaseKey;
+use crate::rule::Rule;
+use crate::span::Span;
+use crate::store::{Epoch, Route, RouteTerms, Switched, Target};
+use crate::validity::Moment;
+
+/// What all handles of one fallback share, and its background works on.
+pub(super) struct Shared {
+    pub settings: Settings,
+    /// What the clients of the namespace must agree on.
+    pub terms: RouteTerms,
+    holders: Mutex<Holders>,
+    pub health: Mutex<Health>,
+    /// What the last reading of the route came to; the background's, who alone reads it.
+    pub heard: watch::Sender<Result<(), Arc<Error>>>,
+    /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
+    leftovers: [Leftovers; 2],
+    pub bells: Bells,
+    /// In which process the background was started.
+    pub started_in: Mutex<Option<u32>>,
+    pub closing: watch::Sender<bool>,
+}
+
+/// What the background waits for.
+#[derive(Debug, Default)]
+pub(super) struct Bells {
+    /// The route is to be read now.
+    pub read: Notify,
+    /// The primary is to be looked at now.
+    pub probe: Notify,
+    /// There may be leases to carry.
+    pub carry: Notify,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answer to `call`, if it comes within `limit`; also if the store panics.
+pub(super) async fn limited<T>(limit: Duration, call: BoxFuture<'_, Result<T>>) -> Result<T> {
+    let late = || Error::new(ErrorKind::TimedOut, format!("no answer within {}", Span(limit))).maybe_applied();
+    let panicked = |_| Err(Error::new(ErrorKind::Internal, "the store panicked").maybe_applied());
+    let call = AssertUnwindSafe(call).catch_unwind().map(|answer| answer.unwrap_or_else(panicked));
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
+}
+
+impl Shared {
+    pub fn new(settings: Settings, primary: String) -> Self {
+        Self {
+            terms: settings.terms(primary),
+            settings,
+            holders: Mutex::default(),
+            health: Mutex::default(),
+            heard: watch::Sender::new(Ok(())),
+            leftovers: Default::default(),
+            bells: Bells::default(),
+            started_in: Mutex::default(),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    pub fn now(&self) -> Moment {
+        self.settings.clock.now()
+    }
+
+    pub fn holders(&self) -> MutexGuard<'_, Holders> {
+        lock(&self.holders)
+    }
+
+    /// The route, if it was read lately enough.
+    pub fn known_route(&self) -> Option<RouteLease> {
+        let now = self.now();
+        self.holders().route().filter(|route| now < route.until).cloned()
+    }
+
+    /// The route under which a claim may be sent now.
+    pub async fn route_for_claims(&self) -> Result<Route> {
+        let route = self.route_now().await?;
+        if !route.is_in_force(self.now()) {
+            return Err(under_way(&route.route));
+        }
+        Ok(route.route)
+    }
+
+    /// The route, read anew if it was not lately enough. Nothing was sent for the caller if it fails.
+    pub async fn route_now(&self) -> Result<RouteLease> {
+        let next = self.heard.subscribe();
+        if let Some(route) = self.known_route() {
+            return Ok(route);
+        }
+        let unknown = |error: Error| error.context("the arbiter has not said which store is in use");
+        self.reading(next).await.map_err(unknown)?;
+        self.known_route().ok_or_else(|| {
+            Error::new(ErrorKind::TimedOut, "the arbiter's answer came so late that the route may have changed since")
+        })
+    }
+
+    /// Has the background read the route, and waits for that. It does not read by itself: a caller may stand still for
+    /// long, at any time, and must keep nobody from the route.
+    pub async fn read_anew(&self) -> Result<()> {
+        self.reading(self.heard.subscribe()).await
+    }
+
+    async fn reading(&self, mut next: watch::Receiver<Result<(), Arc<Error>>>) -> Result<()> {
+        self.bells.read.notify_one();
+        let limit = self.settings.down_after * 2;
+        if tokio::time::timeout(limit, next.changed()).await.is_err() {
+            let late = format!("the route was not read within {}", Span(limit));
+            return Err(Error::new(ErrorKind::TimedOut, late));
+        }
+        let heard = next.borrow();
+        heard.as_ref().copied().map_err(|error| Error::new(error.kind(), error.to_string()))
+    }
+
+    /// Reads the route. Arms it, if that is still to be done.
+    pub async fn read_route(&self, stores: &Stores) -> Result<()> {
+        let arbiter = stores.arbiter();
+        let limit = self.settings.read_limit();
+        loop {
+            let sent = self.now();
+            let Some(reading) = limited(limit, arbiter.route()).await? else {
+                self.found(stores).await?;
+                continue;
+            };
+            self.check(&reading.terms)?;
+            let route = RouteLease::of(reading, sent, self.now());
+            let (epoch, is_armed) = (route.route.epoch, route.is_armed());
+            self.learn(route)?;
+            if is_armed {
+                return Ok(());
+            }
+            limited(limit, arbiter.arm(epoch, self.drain())).await?;
+        }
+    }
+
+    /// All route leases on the one before are over then.
+    fn drain(&self) -> Duration {
+        let whole = self.settings.route_lease;
+        match (Rule::ADrain.holds(), Rule::AWholeDrain.holds()) {
+            (false, _) => Duration::ZERO,
+            (_, false) => whole / 2,
+            _ => whole,
+        }
+    }
+
+    /// Whoever counts otherwise than the others is refused.
+    fn check(&self, terms: &RouteTerms) -> Result<()> {
+        if *terms == self.terms {
+            return Ok(());
+        }
+        let (ours, theirs) = (&self.terms, terms);
+        Err(Error::new(
+            ErrorKind::Misconfigured,
+            format!(
+                "this client's fallback is set up otherwise than that of the others (here: primary {}, route lease {}, max_ttl {}, \
+                 drift {} ppm; there: primary {}, route lease {}, max_ttl {}, drift {} ppm); all must be the same",
+                ours.primary,
+                Span(ours.lease),
+                Span(ours.max_ttl),
+                ours.drift,
+                theirs.primary,
+                Span(theirs.lease),
+                Span(theirs.max_ttl),
+                theirs.drift
+            ),
+        ))
+    }
+
+    /// Writes the first route: to the primary, which must be there to say that it has seen none. Whoever has once read a
+    /// route founds no other: the arbiter's was lost.
+    async fn found(&self, stores: &Stores) -> Result<()> {
+        if let Some(known) = self.holders().route() {
+            return Err(lost(known.route.epoch));
+        }
+        let unknown = |error: Error| error.context("the first route can't be written as long as the primary is away");
+        let serving = limited(self.settings.down_after, stores.primary().serves()).await.map_err(unknown)?;
+        if serving.watermark > Epoch::default() {
+            return Err(lost(serving.watermark));
+        }
+        let target = Target::Primary(serving.incarnation);
+        let route = Route { epoch: Epoch::FIRST, target };
+        limited(self.settings.read_limit(), stores.arbiter().found(&route, &self.terms)).await
+    }
+
+    /// Acts on a reading of the route: moves all bounds, and sees to what has to be carried.
+    fn learn(&self, route: RouteLease) -> Result<()> {
+        let now = self.now();
+        let within = route.coming.filter(|_| route.is_armed()).map(|coming| coming.late.since(now));
+        let switched = Switched { route: route.route.clone(), within };
+        let learned = self.holders().learn(route, now);
+        #[cfg(feature = "traced")]
+        if let Err(error) = &learned {
+            tracing::error!(%error, "the fallback's route is not to be believed");
+        }
+        if learned? {
+            self.tell(&switched);
+        }
+        self.bells.carry.notify_one();
+        Ok(())
+    }
+
+    fn tell(&self, switched: &Switched) {
+        #[cfg(feature = "traced")]
+        tracing::info!(
+            epoch = switched.route.epoch.number(),
+            target = %switched.route.target,
+            within = ?switched.within,
+            "the fallback's route has changed"
+        );
+        if let Some(tell) = &self.settings.on_switch {
+            // Who panics must not take the route along.
+            let _ = catch_unwind(AssertUnwindSafe(|| tell(switched)));
+        }
+    }
+
+    /// What is left of a holder in a store is taken away in the background, as far as that can be done.
+    pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) {
+        let until = self.now() + ttl;
+        self.left_over_on(side).add(Leftover { key, until });
+    }
+
+    pub fn left_over_on(&self, side: Side) -> &Leftovers {
+        &self.leftovers[side as usize]
+    }
+}
+
+/// An arbiter without a route, which has had one.
+fn lost(seen: Epoch) -> Error {
+    let message = format!(
+        "the arbiter knows of no route, and number {seen} has been seen: the arbiter has lost its data, and nothing can be \
+         granted until an operator has set a later route"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+/// The answer while the route changes. It ends by itself, so whoever waits may wait for it.
+pub(super) fn under_way(route: &Route) -> Error {
+    let message = format!("locks are moving to {}, and nothing is granted until the old route is over", route.target);
+    Error::new(ErrorKind::Unavailable, message).passes()
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

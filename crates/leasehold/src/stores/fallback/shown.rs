@@ -1,0 +1,112 @@
+//! What people are shown of both stores.
+
+use std::collections::BTreeMap;
+
+use super::shared::Shared;
+use super::stores::{Side, Stores};
+use crate::error::{Error, ErrorKind, Result};
+use crate::finding::Finding;
+use crate::lease::{HolderId, Holding, Revoke};
+use crate::name::LockName;
+use crate::span::Span;
+use crate::store::WakeUps;
+
+impl Shared {
+    /// Where holders are: in one store, or while the route changes in either.
+    async fn sides_in_use(&self) -> Result<Vec<Side>> {
+        let route = self.route_now().await?;
+        let side = Side::of(&route.route.target);
+        Ok(if route.is_in_force(self.now()) { vec![side] } else { vec![side, side.other()] })
+    }
+
+    pub async fn inspect(&self, stores: &Stores, name: &LockName) -> Result<Option<Holding>> {
+        let mut answers = Vec::new();
+        for side in self.sides_in_use().await? {
+            answers.push(stores.on(side).inspect(name).await);
+        }
+        Ok(those_that_answered(answers)?.into_iter().fold(None, better))
+    }
+
+    pub async fn list(&self, stores: &Stores) -> Result<Vec<Holding>> {
+        let mut answers = Vec::new();
+        for side in self.sides_in_use().await? {
+            answers.push(stores.on(side).list().await);
+        }
+        let mut shown: BTreeMap<LockName, Holding> = BTreeMap::new();
+        for holding in those_that_answered(answers)?.into_iter().flatten() {
+            let name = holding.name.clone();
+            let known = shown.remove(&name);
+            shown.extend(better(known, Some(holding)).map(|holding| (name, holding)));
+        }
+        Ok(shown.into_values().collect())
+    }
+
+    /// Not while the route changes: what is ended in one store then comes back from the other.
+    pub async fn revoke(
+        &self,
+        stores: &Stores,
+        name: &LockName,
+        holder: Option<HolderId>,
+        how: Revoke,
+    ) -> Result<Option<Holding>> {
+        self.read_anew().await?;
+        let (route, now) = (self.route_now().await?, self.now());
+        if let Some(coming) = route.coming.filter(|_| !route.is_in_force(now)) {
+            let (target, rest) = (&route.route.target, Span(coming.late.since(now)));
+            let moving = format!("locks are moving to {target}, and none can be revoked until that is over, in {rest}");
+            return Err(Error::new(ErrorKind::Unavailable, moving).passes());
+        }
+        stores.on(Side::of(&route.route.target)).revoke(name, holder, how).await
+    }
+
+    /// In the store that is used now. Who still listens there after a switch finds out by asking.
+    pub async fn subscribe(&self, stores: &Stores, name: &LockName) -> Result<WakeUps> {
+        let sides = self.sides_in_use().await?;
+        stores.on(sides[0]).subscribe(name).await
+    }
+
+    /// How the route stands, and what both stores have to say.
+    pub async fn diagnose(&self, stores: &Stores) -> Result<Vec<Finding>> {
+        let read = self.read_anew().await;
+        let mut findings = vec![self.about_the_route(&read)];
+        for (side, subject) in [(Side::Primary, "primary"), (Side::Arbiter, "arbiter")] {
+            match stores.on(side).diagnose().await {
+                Ok(found) => findings.extend(found),
+                Err(error) => findings.push(Finding::problem(subject, error.to_string(), "see that it can be reached")),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn about_the_route(&self, read: &Result<()>) -> Finding {
+        if let Err(error) = read {
+            let fix = "without the arbiter nothing is granted, and holds end with the route lease";
+            return Finding::problem("route", error.to_string(), fix);
+        }
+        let Some(route) = self.known_route() else {
+            return Finding::warning("route", "it is not known for sure", "look again");
+        };
+        let (number, target, now) = (route.route.epoch, &route.route.target, self.now());
+        if !route.is_in_force(now) {
+            return Finding::warning("route", format!("number {number} is about to lead to {target}"), "wait for it");
+        }
+        Finding::fine("route", format!("number {number} leads to {target}, since {}", Span(route.in_force_for(now))))
+    }
+}
+
+/// Of two stores between which locks are moving, one may be away: that is why they move. Not both.
+fn those_that_answered<T>(answers: Vec<Result<T>>) -> Result<Vec<T>> {
+    let (answered, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    if answered.is_empty() {
+        failed.into_iter().map(|failed| failed.map(|_: T| ())).collect::<Result<Vec<()>, Error>>()?;
+    }
+    answered.into_iter().collect()
+}
+
+/// What says who holds it, of two stores between which locks are moving.
+fn better(known: Option<Holding>, found: Option<Holding>) -> Option<Holding> {
+    match (known, found) {
+        (Some(known), Some(found)) => Some(if known.holder.is_none() { found } else { known }),
+        (known, found) => known.or(found),
+    }
+}

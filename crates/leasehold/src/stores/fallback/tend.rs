@@ -1,0 +1,169 @@
+//! What goes on in the background: the route is read, the primary watched, leases carried, leftovers cleared.
+//!
+//! On a thread and connections of its own, as the keeper: a job that blocks its runtime must lose neither its route nor
+//! its lock by that. It begins with the first claim and ends with the last handle.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::FutureExt;
+use futures_util::{StreamExt, stream};
+
+use super::leftovers::Leftover;
+use super::shared::{Shared, limited, lock};
+use super::stores::{Side, Stores};
+use super::switch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::Ended;
+use crate::store::Target;
+use crate::validity::Moment;
+
+/// How often a primary that is away, or not in use, is looked at.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// How often something is tried again that is left over in a store.
+const CLEAR: Duration = Duration::from_secs(1);
+
+/// How many of these at the same time.
+const AT_ONCE: usize = 16;
+
+impl Shared {
+    /// Makes sure that the background is at work.
+    pub fn start(self: &Arc<Self>, stores: &Stores) -> Result<()> {
+        let mut started_in = lock(&self.started_in);
+        match *started_in {
+            Some(process) if process == std::process::id() => return Ok(()),
+            Some(_) => {
+                let forked =
+                    "this process is a fork of the one that connected, where the route is read; connect after the fork";
+                return Err(Error::new(ErrorKind::Closed, forked));
+            }
+            None => {}
+        }
+        let work = Arc::clone(self).tend(stores.for_keeper());
+        if self.settings.simulated {
+            drop(tokio::spawn(work));
+        } else {
+            start_thread(work)?;
+        }
+        *started_in = Some(std::process::id());
+        Ok(())
+    }
+
+    async fn tend(self: Arc<Self>, stores: Stores) {
+        let mut closing = self.closing.subscribe();
+        let work = async {
+            tokio::join!(
+                self.again(|| self.keep_reading(&stores)),
+                self.again(|| self.keep_watching(&stores)),
+                self.again(|| self.carry_all(&stores)),
+                self.again(|| self.keep_clearing(&stores, Side::Primary)),
+                self.again(|| self.keep_clearing(&stores, Side::Arbiter))
+            )
+        };
+        tokio::select! {
+            _ = closing.wait_for(|closing| *closing) => {}
+            _ = work => {}
+        }
+    }
+
+    /// Begins `work` again if it panics: a thread that is gone would end all holds, and nobody would know why.
+    async fn again<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
+        while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
+            tokio::time::sleep(self.settings.retry()).await;
+            self.bells.carry.notify_one();
+        }
+    }
+
+    /// Keeps the route lease fresh.
+    async fn keep_reading(&self, stores: &Stores) {
+        loop {
+            let began = self.now();
+            let read = self.read_route(stores).await;
+            self.holders().forget_the_old(self.now());
+            let next = began + self.pause(read.is_ok());
+            drop(self.heard.send_replace(read.map_err(Arc::new)));
+            tokio::select! {
+                () = self.settings.clock.sleep_until(next) => {}
+                () = self.bells.read.notified() => {
+                    self.settings.clock.sleep_until(began + self.settings.retry()).await;
+                }
+            }
+        }
+    }
+
+    /// A route that isn't in force yet is looked at again when it should be.
+    fn pause(&self, was_read: bool) -> Duration {
+        let usual = if was_read { self.settings.refresh() } else { self.settings.retry() };
+        let now = self.now();
+        let coming = self.known_route().and_then(|route| route.coming).filter(|coming| coming.late > now);
+        coming.map_or(usual, |coming| usual.min(coming.late.since(now)))
+    }
+
+    /// Looks at the primary, and calls for a switch when it has been away, or back, for long enough.
+    async fn keep_watching(&self, stores: &Stores) {
+        let mut complained = Moment::from_nanos(0);
+        loop {
+            let sent = self.now();
+            let limit = (self.settings.down_after / 5).min(Duration::from_secs(2));
+            let answer = limited(limit, stores.primary().serves()).await;
+            lock(&self.health).note(&answer, sent);
+            if self.is_to_complain(complained) {
+                complained = sent;
+                let _ = limited(self.settings.read_limit(), stores.arbiter().complain()).await;
+            }
+            self.switch_if_called_for(stores).await;
+            let usual =
+                if self.is_all_well() { self.settings.refresh() } else { PROBE.min(self.settings.down_after / 5) };
+            tokio::select! {
+                () = self.settings.clock.sleep_until(sent + usual) => {}
+                () = self.bells.probe.notified() => tokio::time::sleep(PROBE / 10).await,
+            }
+        }
+    }
+
+    /// Nobody goes back to a primary that one of us can't reach.
+    fn is_to_complain(&self, last: Moment) -> bool {
+        let is_in_reserve = self.known_route().is_some_and(|route| route.route.target == Target::Arbiter);
+        is_in_reserve && lock(&self.health).is_failing() && self.now().since(last) >= self.settings.up_after / 4
+    }
+
+    fn is_all_well(&self) -> bool {
+        self.known_route().is_some_and(|route| lock(&self.health).is_what_the_route_says(&route))
+    }
+
+    async fn switch_if_called_for(&self, stores: &Stores) {
+        let Some(route) = self.known_route() else { return };
+        let called_for = switch::called_for(&route, &lock(&self.health), &self.settings, self.now());
+        let Some(switch) = called_for else { return };
+        // Whether it took effect, and whoever did it: the next reading tells, and arms it.
+        let _ = limited(self.settings.read_limit(), stores.arbiter().switch(&switch)).await;
+        self.bells.read.notify_one();
+    }
+
+    /// Takes away what is left over in one of the stores, as long as it can be there.
+    async fn keep_clearing(&self, stores: &Stores, side: Side) {
+        let clear = async |leftover: Leftover| {
+            let call = stores.on(side).release(&leftover.key, Ended::default());
+            if limited(self.settings.read_limit(), call).await.is_err() {
+                self.left_over_on(side).add(leftover);
+            }
+        };
+        loop {
+            let left = self.left_over_on(side).take(|| self.now()).await;
+            stream::iter(left).for_each_concurrent(AT_ONCE, clear).await;
+            tokio::time::sleep(CLEAR).await;
+        }
+    }
+}
+
+/// Whatever the thread needs is made before it: without it nothing may be granted.
+fn start_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Internal, format!("the fallback's thread can't be started: {error}")).with_source(error)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    std::thread::Builder::new().name("leasehold-route".into()).spawn(move || runtime.block_on(work)).map_err(failed)?;
+    Ok(())
+}

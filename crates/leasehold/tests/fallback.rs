@@ -1,0 +1,689 @@
+//! A fallback of two stores in memory, in paused time: what it does when one of them is away, and what it refuses.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::store::{Arbiter, Carried, Epoch, Primary, Switch, Switched, Tagged, Target};
+use leasehold::stores::fallback::{Fallback, Settings};
+use leasehold::stores::{Memory, Saved};
+use leasehold::validity::Clock;
+use leasehold::{
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome,
+    Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
+};
+use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two stores that everybody shares.
+struct Stage {
+    clock: Arc<PausedClock>,
+    primary: Arc<Memory>,
+    arbiter: Arc<Memory>,
+}
+
+/// One client, and what happens to its requests.
+struct Client {
+    locks: Locks,
+    store: Arc<dyn Store>,
+    primary: Faults,
+    arbiter: Faults,
+    heard: Arc<Mutex<Vec<Switched>>>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let clock = Arc::new(PausedClock::start());
+        let memory = || Arc::new(Memory::new(clock.clone()));
+        Self { primary: memory(), arbiter: memory(), clock }
+    }
+
+    /// In a clean state: the first route has come into force.
+    async fn settled() -> Self {
+        let stage = Self::new();
+        let first = stage.client();
+        drop(first.locks.list().await.unwrap());
+        sleep(11 * SECOND).await;
+        stage
+    }
+
+    fn client(&self) -> Client {
+        self.client_with(|settings| settings)
+    }
+
+    fn client_with(&self, change: impl FnOnce(Settings) -> Settings) -> Client {
+        let (primary, arbiter) = (Faulty::over(self.primary.clone()), Faulty::over(self.arbiter.clone()));
+        let faults = [primary.faults(), arbiter.faults()];
+        let heard = Arc::<Mutex<Vec<Switched>>>::default();
+        let tell = Arc::clone(&heard);
+        let settings = Settings::default().simulated(self.clock.clone());
+        let settings = change(settings.on_switch(move |switched| tell.lock().unwrap().push(switched.clone())));
+        let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
+        let store = Arc::new(store) as Arc<dyn Store>;
+        let locks = Locks::builder().simulated(self.clock.clone()).over(store.clone());
+        let [primary, arbiter] = faults;
+        Client { locks, store, primary, arbiter, heard }
+    }
+
+    /// An operator switches to the other of the two; in force in ten seconds.
+    async fn switches(&self) -> Epoch {
+        let reading = self.arbiter.route().await.unwrap().unwrap();
+        let to = match reading.route.target {
+            Target::Primary(_) => Target::Arbiter,
+            Target::Arbiter => Target::Primary(self.primary.serves().await.unwrap().incarnation),
+        };
+        let from = reading.route.epoch;
+        let switch = Switch { from, to, dwell: Duration::ZERO, patience: Duration::MAX };
+        assert!(self.arbiter.switch(&switch).await.unwrap());
+        self.arbiter.arm(from.later(1), 10 * SECOND).await.unwrap();
+        from.later(1)
+    }
+
+    /// The tick that is due.
+    async fn due(&self) -> Due {
+        let millis = self.arbiter.time().await.unwrap().as_millis() as i64;
+        Due { tick: Tick::from_unix_millis(millis).unwrap(), retry_failed: false, keep: 3600 * SECOND }
+    }
+
+    async fn leads_to(&self) -> Target {
+        self.arbiter.route().await.unwrap().unwrap().route.target
+    }
+
+    /// Waits until the route leads to one of the two, and is in force; for how long that took.
+    async fn until_it_leads_to(&self, arbiter: bool) -> Duration {
+        let began = Instant::now();
+        while (self.leads_to().await == Target::Arbiter) != arbiter {
+            assert!(began.elapsed() < 300 * SECOND, "it never does");
+            sleep(SECOND / 10).await;
+        }
+        sleep(Duration::from_millis(10_500)).await;
+        began.elapsed()
+    }
+}
+
+impl Client {
+    async fn takes(&self, name: &str) -> Guard {
+        match self.locks.lock(name).try_acquire().await {
+            Ok(Outcome::Acquired(guard)) => guard,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    async fn is_contended(&self, name: &str) -> bool {
+        matches!(self.locks.lock(name).try_acquire().await, Ok(Outcome::Contended(_)))
+    }
+
+    async fn is_told(&self, name: &str) -> (ErrorKind, String) {
+        let error = self.locks.lock(name).try_acquire().await.unwrap_err();
+        (error.kind(), error.to_string())
+    }
+
+    /// Asks once, past all that retries.
+    async fn asks(&self, claim: &Claim) -> Result<Attempt> {
+        self.store.try_acquire(claim).await
+    }
+
+    fn calls(&self) -> [u64; 4] {
+        let asked = [Operation::TryAcquire, Operation::Renew, Operation::Release, Operation::Leave];
+        asked.map(|operation| self.primary.calls(operation))
+    }
+}
+
+fn claim(name: &str) -> Claim {
+    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), 60 * SECOND)
+}
+
+async fn holder_in(store: &Memory, name: &str) -> Option<HolderId> {
+    store.inspect(&LockName::new(name).unwrap()).await.unwrap().and_then(|holding| holding.holder)
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_all_is_well_it_costs_no_request_more_than_the_primary() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let before = client.calls();
+    let guard = client.takes("job").await;
+    sleep(45 * SECOND).await; // Renewed at 20 s and 40 s.
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    assert!(!client.is_contended("job").await);
+    let after = client.calls();
+    let asked: Vec<_> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+    assert_eq!(asked, [2, 2, 1, 0]);
+    for operation in
+        [Operation::TryAcquire, Operation::Renew, Operation::Release, Operation::Leave, Operation::ClaimTick]
+    {
+        assert_eq!(client.arbiter.calls(operation), 0, "{operation:?} of the arbiter");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_survives_a_failover_and_the_failback_without_a_gap() {
+    let stage = Stage::settled().await;
+    let (client, other) = (stage.client(), stage.client());
+    let guard = client.takes("job").await;
+    let token = guard.token();
+    let watched = async {
+        loop {
+            assert!(guard.is_valid() && guard.loss().is_none(), "{:?}", guard.loss());
+            sleep(SECOND / 10).await;
+        }
+    };
+    let story = async {
+        for client in [&client, &other] {
+            client.primary.cut();
+        }
+        let failover = stage.until_it_leads_to(true).await;
+        assert!(failover < 25 * SECOND, "{failover:?}");
+        assert!(other.is_contended("job").await, "it went along");
+        drop(other.takes("another").await);
+        for client in [&client, &other] {
+            client.primary.heal();
+        }
+        let failback = stage.until_it_leads_to(false).await;
+        assert!(failback > 60 * SECOND && failback < 150 * SECOND, "{failback:?}");
+        assert!(other.is_contended("job").await, "it went along again");
+    };
+    tokio::select! {
+        () = watched => unreachable!(),
+        () = story => {}
+    }
+    assert_eq!(guard.token(), token);
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    assert!(other.takes("job").await.token() > token);
+    let heard = client.heard.lock().unwrap();
+    assert_eq!(heard.iter().map(|switched| switched.route.epoch.number()).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// N02: the primary comes back while a lock of the arbiter is held: it is contended there, too.
+#[tokio::test(start_paused = true)]
+async fn n02_what_is_held_in_the_arbiter_is_held_after_the_failback() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    drop(a.locks.inspect("job").await.unwrap());
+    a.primary.cut();
+    b.primary.cut();
+    let _ = a.locks.lock("nothing").try_acquire().await;
+    stage.until_it_leads_to(true).await;
+    let guard = a.takes("job").await;
+    a.primary.heal();
+    b.primary.heal();
+    let _ = b.locks.lock("nothing").try_acquire().await;
+    stage.until_it_leads_to(false).await;
+    assert!(guard.is_valid());
+    assert!(b.is_contended("job").await);
+    guard.release().await.unwrap();
+    b.takes("job").await.release().await.unwrap();
+}
+
+/// N03: that somebody has it is no outage, nor is an error of the primary that answers.
+#[tokio::test(start_paused = true)]
+async fn n03_contention_and_refusals_are_no_outage() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let guard = a.takes("job").await;
+    b.primary.always(Operation::Serves, Fault::Fail(ErrorKind::Refused));
+    for _ in 0..60 {
+        assert!(b.is_contended("job").await);
+        sleep(SECOND).await;
+    }
+    assert!(matches!(stage.leads_to().await, Target::Primary(_)) && guard.is_valid());
+}
+
+/// N04: what is not known to be free is not granted, not in the arbiter either, nor locally.
+#[tokio::test(start_paused = true)]
+async fn n04_without_a_route_nothing_is_granted() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let guard = a.takes("job").await;
+    b.primary.cut();
+    assert_eq!(b.is_told("job").await.0, ErrorKind::Unavailable);
+    assert_eq!(stage.arbiter.list().await.unwrap(), []);
+    // Without the arbiter the primary alone is not enough.
+    b.primary.heal();
+    b.arbiter.cut();
+    sleep(15 * SECOND).await;
+    let (kind, message) = b.is_told("another").await;
+    assert!(kind == ErrorKind::Unavailable && message.contains("the arbiter has not said"), "{message}");
+    assert!(guard.is_valid(), "of the other client, which reaches both");
+}
+
+/// N05: begun while the primary is away, it works in the arbiter, and goes over to the primary by itself.
+#[tokio::test(start_paused = true)]
+async fn n05_it_can_start_without_the_primary() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.primary.cut();
+    let lock = client.locks.lock("job").wait(Wait::For(30 * SECOND));
+    let guard = lock.acquire().await.unwrap().guard().expect("it is free");
+    assert_eq!(stage.leads_to().await, Target::Arbiter);
+    sleep(60 * SECOND).await;
+    client.primary.heal();
+    stage.until_it_leads_to(false).await;
+    assert!(guard.is_valid());
+    assert_eq!(stage.primary.list().await.unwrap().len(), 1);
+}
+
+/// N06: who alone can't reach the primary has everybody switch, and everybody comes back together.
+#[tokio::test(start_paused = true)]
+async fn n06_a_blip_of_one_node_splits_it_off_from_nobody() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let guard = b.takes("job").await;
+    drop(a.takes("another").await);
+    a.primary.cut();
+    stage.until_it_leads_to(true).await;
+    for client in [&a, &b] {
+        assert!(client.is_contended("job").await, "both look where it is");
+    }
+    // As long as one complains that it can't reach it, nobody goes back, though the other can.
+    sleep(300 * SECOND).await;
+    assert_eq!(stage.leads_to().await, Target::Arbiter);
+    a.primary.heal();
+    stage.until_it_leads_to(false).await;
+    assert!(guard.is_valid() && a.is_contended("job").await);
+}
+
+/// A primary that was restarted empty is another one: the route follows it, holds go along, tokens grow.
+#[tokio::test(start_paused = true)]
+async fn h5_a_restarted_primary_is_another_one() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let (kept, free) = (a.takes("kept").await, a.takes("free").await);
+    let token = free.token();
+    free.release().await.unwrap();
+    stage.primary.start_from(&Saved::default());
+    let (kind, message) = b.is_told("kept").await;
+    assert!(kind == ErrorKind::Unavailable && message.contains("restarted or replaced"), "{message}");
+    sleep(30 * SECOND).await;
+    let route = stage.arbiter.route().await.unwrap().unwrap().route;
+    assert_eq!(route.target, Target::Primary(stage.primary.serves().await.unwrap().incarnation));
+    assert_eq!(route.epoch, Epoch::FIRST.later(1));
+    assert!(kept.is_valid() && b.is_contended("kept").await);
+    assert!(b.takes("free").await.token() > token);
+}
+
+/// Section 7: an arbiter that is away for less than half of the route lease is not noticed; for longer, holders stop in time.
+#[tokio::test(start_paused = true)]
+async fn an_arbiter_that_is_away_for_long_ends_all_holds_in_time() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    client.arbiter.cut();
+    sleep(3 * SECOND).await;
+    client.arbiter.heal();
+    sleep(10 * SECOND).await;
+    assert!(guard.loss().is_none());
+    client.arbiter.cut();
+    let cut = Instant::now();
+    let reason = guard.lost().await;
+    assert!(guard.is_valid(), "it is told before the end: {reason}");
+    let left = guard.remaining();
+    assert!(left > SECOND * 2 && cut.elapsed() < 10 * SECOND, "{left:?} left after {:?}", cut.elapsed());
+    sleep(left + SECOND / 10).await;
+    assert!(!guard.is_valid());
+    client.arbiter.heal();
+    sleep(20 * SECOND).await;
+    assert!(!guard.is_valid(), "what was lost stays so");
+    assert!(matches!(reason, LossReason::Expired | LossReason::Unreachable(_)), "{reason}");
+}
+
+/// E01 for a master: who was granted something that the promoted copy doesn't know keeps it, and nobody else gets it.
+#[tokio::test(start_paused = true)]
+async fn e01_what_a_promoted_copy_does_not_know_is_not_granted_again() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let copy = stage.primary.save();
+    let guard = a.takes("job").await;
+    stage.primary.start_from(&copy);
+    for _ in 0..400 {
+        let got = b.locks.lock("job").try_acquire().await.is_ok_and(|outcome| outcome.guard().is_some());
+        assert!(!got && guard.is_valid());
+        sleep(SECOND / 10).await;
+    }
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(b.takes("job").await.token() > token);
+}
+
+/// x04, x06: a restored arbiter is not believed until an operator has set a later route. Ticks that may have run are over.
+#[tokio::test(start_paused = true)]
+async fn r12_a_restored_arbiter_is_believed_after_its_repair_only() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let backup = stage.arbiter.save();
+    client.primary.cut();
+    let _ = client.locks.lock("job").try_acquire().await;
+    stage.until_it_leads_to(true).await;
+    let millis = client.locks.time().await.unwrap().as_millis() as i64;
+    let tick = Tick::from_unix_millis(millis).unwrap();
+    let guard = client.locks.lock("nightly").tick(tick).try_acquire().await.unwrap().guard().expect("it is due");
+    guard.complete().await.unwrap();
+    let seen = stage.arbiter.route().await.unwrap().unwrap().route.epoch;
+    stage.arbiter.start_from(&backup);
+    sleep(15 * SECOND).await;
+    let (kind, message) = client.is_told("job").await;
+    assert!(kind == ErrorKind::Misconfigured && message.contains("has gone back from route 2 to 1"), "{message}");
+    let fresh = stage.client();
+    assert_eq!(stage.arbiter.repair(seen).await.unwrap(), seen.later(2));
+    client.primary.heal();
+    sleep(15 * SECOND).await;
+    for client in [&client, &fresh] {
+        client.takes("job").await.release().await.unwrap();
+        let again = client.locks.lock("nightly").tick(tick).try_acquire().await.unwrap();
+        assert!(matches!(again, Outcome::NotDue(_)), "{again:?}");
+    }
+}
+
+/// A1: the route lease and the largest TTL are the same for all.
+#[tokio::test(start_paused = true)]
+async fn a1_who_counts_otherwise_is_refused() {
+    let stage = Stage::settled().await;
+    for change in [(|settings: Settings| settings.route_lease(20 * SECOND)) as fn(Settings) -> Settings, |settings| {
+        settings.max_ttl(120 * SECOND)
+    }] {
+        let (kind, message) = stage.client_with(change).is_told("job").await;
+        assert!(kind == ErrorKind::Misconfigured && message.contains("set up otherwise"), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_has_no_place_for_is_refused() {
+    let stage = Stage::settled().await;
+    let locks = &stage.client().locks;
+    let several = locks.lock("job").permits(2).try_acquire().await.unwrap_err();
+    assert!(several.kind() == ErrorKind::Misconfigured && several.to_string().contains("one holder only"), "{several}");
+    let grace = locks.lock("job").stop_grace(4 * SECOND).checked().map(drop).unwrap_err().to_string();
+    assert!(grace.contains("with a fallback store it may be at most 3s"), "{grace}");
+    let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
+    let fallback = || Arc::new(Fallback::over(memory(), memory(), Settings::default()).unwrap()) as Arc<dyn Store>;
+    let primary = Fallback::over(fallback(), memory(), Settings::default()).unwrap_err();
+    assert!(primary.kind() == ErrorKind::Misconfigured && primary.to_string().contains("can't be the primary"));
+    let arbiter = Fallback::over(memory(), fallback(), Settings::default()).unwrap_err();
+    assert!(arbiter.kind() == ErrorKind::Misconfigured && arbiter.to_string().contains("can't be the arbiter"));
+    assert!(Fallback::over(memory(), memory(), Settings::default().route_lease(SECOND / 2)).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_doctor_says_where_the_route_leads() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let route =
+        |findings: Vec<leasehold::Finding>| findings.into_iter().find(|finding| finding.subject == "route").unwrap();
+    let fine = route(client.locks.diagnose().await.unwrap());
+    assert!(fine.severity == Severity::Fine && fine.message.contains("number 1 leads to the primary"), "{fine:?}");
+    client.arbiter.cut();
+    let away = route(client.locks.diagnose().await.unwrap());
+    assert_eq!(away.severity, Severity::Problem, "{away:?}");
+}
+
+/// Who waits for a tick that runs elsewhere asks again, so nothing may be under way that takes a later lease of it away.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_running_tick_leaves_no_queue_by_leaving() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let due = stage.due().await;
+    let running = Claim { due: Some(due), ..claim("job") };
+    assert!(matches!(a.asks(&running).await.unwrap(), Attempt::Granted(_)));
+    let waiting = Claim { due: Some(due), queue: Some(Place::default()), ..claim("job") };
+    for _ in 0..3 {
+        let Attempt::Held(holding) = b.asks(&waiting).await.unwrap() else { panic!("it runs elsewhere") };
+        assert!(holding.ticket.is_none() && holding.waiting == 0, "{holding:?}");
+    }
+    assert_eq!(b.primary.calls(Operation::Leave) + b.primary.calls(Operation::Release), 0);
+    // A later tick is waited for in the queue.
+    sleep(SECOND).await;
+    let later = Claim { due: Some(stage.due().await), ..waiting };
+    let Attempt::Held(holding) = b.asks(&later).await.unwrap() else { panic!("the lock is held") };
+    assert!(holding.ticket.is_some());
+}
+
+/// The answer to a carry comes when the holder, who believed in it no longer, has been granted the same lease again.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_to_a_carry_takes_nothing_from_who_asked_again() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let mine = claim("job");
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::Granted(_)));
+    client.arbiter.always(Operation::Carry, Fault::Fail(ErrorKind::Refused));
+    let began = Instant::now();
+    stage.switches().await;
+    sleep((Duration::from_millis(9_600)).saturating_sub(began.elapsed())).await;
+    client.arbiter.always(Operation::Carry, Fault::DelayReply(2 * SECOND));
+    sleep(Duration::from_millis(900)).await;
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(mine.holder), "it was carried");
+    let Attempt::Granted(grant) = client.asks(&mine).await.unwrap() else { panic!("it has it") };
+    sleep(5 * SECOND).await;
+    assert!(grant.bound.unwrap().until() > stage.clock.now());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(mine.holder));
+}
+
+/// Whose tick is refused may ask again under the same name: nothing is released, and nothing is certain.
+#[tokio::test(start_paused = true)]
+async fn a_refused_tick_releases_nothing() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.takes("another").await.release().await.unwrap();
+    let mine = Claim { due: Some(stage.due().await), ..claim("job") };
+    stage.arbiter.repair(Epoch::FIRST).await.unwrap();
+    let released = client.primary.calls(Operation::Release);
+    let error = client.asks(&mine).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.applied() == Applied::Maybe, "{error:?}");
+    sleep(SECOND).await;
+    assert_eq!(client.primary.calls(Operation::Release), released);
+    assert_eq!(holder_in(&stage.primary, "job").await, Some(mine.holder));
+}
+
+/// A tick that turns out to be over is the end of the acquisition: nothing of it stays, wherever it asked.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_is_over_leaves_nothing_in_either_store() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let due = stage.due().await;
+    let mine = Claim { due: Some(due), ..claim("job") };
+    a.arbiter.next(Operation::TryAcquire, Fault::LoseReply);
+    assert_eq!(a.asks(&mine).await.unwrap_err().applied(), Applied::Maybe);
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(mine.holder));
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let done = b.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    done.complete().await.unwrap();
+    assert!(matches!(a.asks(&mine).await.unwrap(), Attempt::NotDue(_)));
+    sleep(SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+    assert_eq!(holder_in(&stage.arbiter, "job").await, None);
+}
+
+/// What was ended in one store would come back from the other.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_revoked_while_the_route_changes() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    stage.switches().await;
+    let name = LockName::new("job").unwrap();
+    for how in [Revoke::Gently, Revoke::Now] {
+        let error = client.store.revoke(&name, None, how).await.unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("until that is over, in "), "{error}");
+    }
+    sleep(11 * SECOND).await;
+    assert!(guard.is_valid());
+    assert!(client.store.revoke(&name, None, Revoke::Now).await.unwrap().is_some());
+    sleep(30 * SECOND).await;
+    assert!(!guard.is_valid() && holder_in(&stage.arbiter, "job").await.is_none());
+}
+
+/// A carry that comes again, late, does not undo what an operator did.
+#[tokio::test(start_paused = true)]
+async fn a_carry_keeps_a_revocation() {
+    let stage = Stage::settled().await;
+    let carried = |name: &str| Carried {
+        key: LeaseKey { name: LockName::new(name).unwrap(), holder: HolderId::fresh() },
+        label: "test".into(),
+        token: Epoch::FIRST.token(1).unwrap(),
+        ttl: 60 * SECOND,
+    };
+    let to = stage.arbiter.route().await.unwrap().unwrap().route;
+    let (lease, name) = (carried("job"), LockName::new("job").unwrap());
+    stage.primary.carry(&lease, &to).await.unwrap().unwrap();
+    stage.primary.revoke(&name, None, Revoke::Gently).await.unwrap();
+    sleep(10 * SECOND).await;
+    stage.primary.carry(&lease, &to).await.unwrap().unwrap();
+    let held = stage.primary.inspect(&name).await.unwrap().unwrap();
+    assert!(held.revoked && held.remaining <= 50 * SECOND, "{held:?}");
+}
+
+/// Whoever asks and then stands still keeps nobody from the route.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_stands_still_ends_no_hold() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    client.arbiter.next(Operation::Route, Fault::DelayReply(SECOND / 10));
+    let mut stands_still = client.store.diagnose();
+    assert!(futures_util::future::poll_immediate(&mut stands_still).await.is_none());
+    sleep(60 * SECOND).await;
+    assert!(guard.is_valid() && guard.loss().is_none());
+    assert!(stands_still.await.is_ok());
+}
+
+/// A panic in what others wrote ends neither the background nor a hold.
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_no_hold() {
+    let stage = Stage::settled().await;
+    let client = stage.client_with(|settings| settings.on_switch(|_| panic!("a listener")));
+    let guard = client.takes("job").await;
+    client.arbiter.next(Operation::Route, Fault::Panic);
+    client.primary.next(Operation::Serves, Fault::Panic);
+    sleep(20 * SECOND).await;
+    client.arbiter.next(Operation::Carry, Fault::Panic);
+    stage.switches().await;
+    sleep(40 * SECOND).await;
+    assert!(guard.is_valid() && guard.loss().is_none());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(guard.holder()));
+    let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
+    let wrong = [
+        Settings::default().up_after(Duration::MAX),
+        Settings::default().max_ttl(Duration::MAX),
+        Settings::default().route_lease(Duration::MAX),
+        Settings::default().down_after(Duration::ZERO),
+    ];
+    for settings in wrong {
+        let refused = Fallback::over(memory(), memory(), settings).unwrap_err();
+        assert!(refused.to_string().contains("it must be 1s to"), "{refused}");
+    }
+}
+
+/// The first route is nobody's guess: not of who has known one, nor without the primary, which may have seen one.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_was_lost_is_not_founded_anew() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.takes("job").await.release().await.unwrap();
+    let fresh = stage.client();
+    fresh.primary.cut();
+    stage.arbiter.start_from(&Saved::default());
+    client.primary.always(Operation::Serves, Fault::Fail(ErrorKind::Unavailable));
+    sleep(30 * SECOND).await;
+    let (kind, message) = client.is_told("job").await;
+    assert!(kind == ErrorKind::Misconfigured && message.contains("lost its data"), "{message}");
+    let (kind, message) = fresh.is_told("job").await;
+    assert!(kind == ErrorKind::Unavailable && message.contains("as long as the primary is away"), "{message}");
+    assert_eq!(stage.arbiter.route().await.unwrap(), None);
+}
+
+/// Each store is cleared by itself, and many at the same time; thousands of holds are carried in no time.
+#[tokio::test(start_paused = true)]
+async fn many_holds_go_along_and_leave_nothing() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let mine: Vec<_> = (0..2000).map(|number| claim(&format!("job {number}"))).collect();
+    for claim in &mine {
+        assert!(matches!(client.asks(claim).await.unwrap(), Attempt::Granted(_)));
+    }
+    let began = std::time::Instant::now();
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    assert_eq!(stage.arbiter.list().await.unwrap().len(), mine.len());
+    assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+    client.primary.always(Operation::Release, Fault::HangBefore);
+    client.arbiter.always(Operation::Release, Fault::DelayRequest(SECOND / 10));
+    let ended: Vec<_> =
+        mine[..200].iter().map(|claim| LeaseKey { name: claim.name.clone(), holder: claim.holder }).collect();
+    for lease in &ended {
+        assert_eq!(client.store.release(lease, Ended::default()).await.unwrap(), Release::Released);
+    }
+    client.primary.heal();
+    sleep(4 * SECOND).await;
+    assert_eq!(stage.primary.list().await.unwrap().len(), mine.len() - ended.len());
+}
+
+/// Of a claim that may be in both stores: one that is away doesn't keep the other from being told.
+#[tokio::test(start_paused = true)]
+async fn who_leaves_is_heard_where_it_can_be() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let mine = claim("job");
+    client.arbiter.next(Operation::TryAcquire, Fault::LoseReply);
+    client.asks(&mine).await.unwrap_err();
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::Granted(_)));
+    client.arbiter.always(Operation::Leave, Fault::Fail(ErrorKind::Unavailable));
+    let key = LeaseKey { name: mine.name.clone(), holder: mine.holder };
+    let error = client.store.leave(&key).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe);
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+}
+
+/// That the primary is away undoes nothing of what the arbiter has been told.
+#[tokio::test(start_paused = true)]
+async fn done_is_done_though_the_primary_is_away() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let due = stage.due().await;
+    let guard = client.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    client.primary.cut();
+    assert_eq!(guard.complete().await.unwrap(), Released::InTime);
+    client.primary.heal();
+    sleep(3 * SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+
+    let mine = Claim { due: Some(stage.due().await), ..claim("job") };
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::Granted(_)));
+    client.primary.always(Operation::Release, Fault::Fail(ErrorKind::Refused));
+    let how = Ended { keep_for: SECOND, verdict: Some(Verdict::Done(mine.due.unwrap().tick)) };
+    let key = LeaseKey { name: mine.name.clone(), holder: mine.holder };
+    assert_eq!(client.store.release(&key, how).await.unwrap_err().applied(), Applied::Maybe);
+}
+
+/// With threads, as in earnest.
+#[test]
+fn in_real_time_a_hold_survives_a_failover() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let primary = Faulty::over(Arc::new(Memory::default()));
+        let arbiter = Arc::new(Memory::default());
+        let faults = primary.faults();
+        let settings = Settings::default().route_lease(SECOND).down_after(SECOND).up_after(2 * SECOND);
+        let store = Fallback::over(Arc::new(primary), arbiter.clone(), settings).unwrap();
+        let locks = Locks::over(Arc::new(store));
+        let lock = locks.lock("job").ttl(8 * SECOND).wait(Wait::For(20 * SECOND));
+        let guard = lock.acquire().await.unwrap().guard().expect("it is free");
+        faults.cut();
+        let began = Instant::now();
+        while arbiter.list().await.unwrap().is_empty() {
+            assert!(guard.is_valid() && began.elapsed() < 30 * SECOND, "{}", Span(began.elapsed()));
+            sleep(SECOND / 50).await;
+        }
+        sleep(2 * SECOND).await;
+        assert!(guard.is_valid() && guard.loss().is_none());
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        assert!(matches!(locks.lock("job").try_acquire().await, Ok(Outcome::Acquired(_))));
+        locks.shutdown().await;
+    });
+}
