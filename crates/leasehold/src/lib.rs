@@ -74,7 +74,6 @@ mod event;
 #[cfg(any(feature = "fence-rusqlite", feature = "fence-sqlx-mysql", feature = "fence-tokio-postgres"))]
 pub mod fence;
 mod finding;
-mod flaw;
 mod guard;
 mod hold;
 mod keeper;

@@ -60,8 +60,8 @@ pub trait Member: Send + Sync {
 pub enum Ratified {
     /// The lease is there, and says so from now on.
     Yes {
-        /// The token of the lease: larger than was asked for if the name's counter here was ahead. Then what was asked for
-        /// may be what another has had.
+        /// The token of the lease: above the name's counter if that was ahead of the lease, for then what the counter says, and what
+        /// was asked for, may be what another has had.
         token: FencingToken,
         /// How often the tick has been claimed here, this time included; 0 without one.
         attempt: u32,

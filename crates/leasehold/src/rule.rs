@@ -1,8 +1,30 @@
-//! Rules of the fallback protocol that a simulation breaks, one at a time, to show that it would find out.
+//! Rules of the protocols of quorum and fallback that a simulation breaks, one at a time, to show that it would find out.
 
 /// A rule that can be broken. The words in brackets are those of the models in which a protocol without it was violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
+    /// A quorum raises tokens in a second phase (r02).
+    ASecondPhase,
+    /// Which counts if a majority acknowledges it (r03).
+    SecondPhasesNeedAMajority,
+    /// A member that came back empty is not full until it has adopted (r06, q07).
+    TheEmptyAreNotFull,
+    /// Each round of an acquisition has an identity of its own (q01).
+    RoundsHaveIdentities,
+    /// A member that came back empty adopts only when its restart guard is over (q04).
+    AdoptedOnlyAfterTheGuard,
+    /// It adopts from as many others as are a majority (q05).
+    AdoptedFromAMajority,
+    /// And only from those that are full (q06).
+    AdoptedFromTheFull,
+    /// A member acknowledges a tick only after a look at its mark (q09).
+    MarksAreCompared,
+    /// A majority is one of all members, not of those that answered.
+    MajoritiesOfAllMembers,
+    /// A lease is renewed if a majority has renewed it.
+    RenewalsNeedAMajority,
+    /// The validity of a lease counts from the send of the request.
+    LeasesCountFromTheSend,
     /// A carried lease outlasts the old route on the store that it leaves (H1, v11).
     CarryNeedsALeaseUntilLate,
     /// Whether it does is judged by LATE, not by EARLY (s01).

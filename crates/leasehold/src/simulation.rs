@@ -1,9 +1,7 @@
 //! What a simulation needs of the library: to be the same each time, and to break a rule. For tests; a program has no use
 //! for it.
 
-use std::cell::{Cell, RefCell};
-
-pub use crate::flaw::Flaw;
+use std::cell::RefCell;
 
 pub use crate::rule::{Rule, break_rule};
 
@@ -11,7 +9,6 @@ type Numbers = Box<dyn FnMut() -> u64>;
 
 thread_local! {
     static NUMBERS: RefCell<Option<Numbers>> = const { RefCell::new(None) };
-    static FLAW: Cell<Option<Flaw>> = const { Cell::new(None) };
 }
 
 /// From here on all chance on this thread comes from `numbers`: identities of holders as well as jitter. Never in
@@ -25,15 +22,6 @@ pub fn draw_from_the_system() {
     NUMBERS.set(None);
 }
 
-/// From here on what runs on this thread has this flaw, or none.
-pub fn put_in(flaw: Option<Flaw>) {
-    FLAW.set(flaw);
-}
-
 pub(crate) fn drawn() -> Option<[u64; 2]> {
     NUMBERS.with_borrow_mut(|numbers| numbers.as_mut().map(|draw| [draw(), draw()]))
-}
-
-pub(crate) fn has(flaw: Flaw) -> bool {
-    FLAW.get() == Some(flaw)
 }

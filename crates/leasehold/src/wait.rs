@@ -14,7 +14,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::Event;
-use crate::flaw::{self, Flaw};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::keeper::{Cleanup, Undo, jittered};
@@ -23,6 +22,7 @@ use crate::lock::{Outcome, Terms, Wait};
 use crate::locks::Client;
 use crate::name::LockName;
 use crate::presence::{Presence, STUCK};
+use crate::rule::Rule;
 use crate::store::{QUEUE_ENTRY, WakeUps};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
@@ -209,7 +209,7 @@ impl Acquisition {
         self.in_store = true;
         let answer = self.client.store.try_acquire(&self.claim).await;
         self.is_present_until(self.client.clock.now());
-        let sent = if flaw::has(Flaw::CountedFromTheAnswer) { self.client.clock.now() } else { sent };
+        let sent = if Rule::LeasesCountFromTheSend.holds() { sent } else { self.client.clock.now() };
         match answer {
             Ok(Attempt::Granted(grant)) => self.granted(grant, sent).map(Tried::Granted),
             Ok(Attempt::Held(holding)) => {

@@ -10,7 +10,7 @@ mod scenes;
 use std::ops::Range;
 use std::time::Duration;
 
-use leasehold::simulation::{Flaw, put_in};
+use leasehold::simulation::{Rule, break_rule};
 use leasehold_testkit::simulation::{Tally, Violation, Weather};
 
 use self::play::{Play, TTL};
@@ -122,12 +122,12 @@ fn nothing_is_found_where_all_are_cut_from_one_another() {
 }
 
 /// Within so many worlds a fault of this kind is found.
-fn found_within(seeds: u64, play: Play, flaw: Option<Flaw>, kind: &str) {
-    put_in(flaw);
+fn found_within(seeds: u64, play: Play, rule: Option<Rule>, kind: &str) {
+    break_rule(rule);
     let mut faults = (0..seeds).filter_map(|seed| play.run(seed).err()).map(|fault| first_line(&fault));
     let found = faults.find(|fault| fault.contains(kind));
-    put_in(None);
-    println!("{}", found.unwrap_or_else(|| panic!("{flaw:?}: {kind:?} was not found in {seeds} worlds")));
+    break_rule(None);
+    println!("{}", found.unwrap_or_else(|| panic!("{rule:?}: {kind:?} was not found in {seeds} worlds")));
 }
 
 fn first_line(fault: &Violation) -> String {
@@ -135,11 +135,11 @@ fn first_line(fault: &Violation) -> String {
 }
 
 macro_rules! found {
-    ($($name:ident: $flaw:expr, $play:expr, $kind:expr;)*) => {
+    ($($name:ident: $rule:expr, $play:expr, $kind:expr;)*) => {
         $(
             #[test]
             fn $name() {
-                found_within(400, $play, $flaw, $kind);
+                found_within(400, $play, $rule, $kind);
             }
         )*
     };
@@ -150,16 +150,16 @@ const NO_GROWTH: &str = "did not grow";
 const BEGUN_AGAIN: &str = "was begun";
 
 found! {
-    r02_without_the_second_phase_tokens_do_not_grow: Some(Flaw::NoSecondPhase), Play::foul(), NO_GROWTH;
-    r03_a_second_phase_on_one_is_not_enough: Some(Flaw::SecondPhaseOnOne), lossy(), NO_GROWTH;
+    r02_without_the_second_phase_tokens_do_not_grow: Some(Rule::ASecondPhase), Play::foul(), NO_GROWTH;
+    r03_a_second_phase_on_one_is_not_enough: Some(Rule::SecondPhasesNeedAMajority), lossy(), NO_GROWTH;
     r05_r10_without_a_guard_two_hold_it: None, Play { guard: Duration::ZERO, ..often_emptied() }, TWO;
-    r06_a_lost_counter_is_missed: Some(Flaw::EmptyIsFull), often_emptied(), NO_GROWTH;
-    q01_rounds_need_identities_of_their_own: Some(Flaw::RoundsShareAnIdentity), ticking(), TWO;
-    q06_nor_are_others_that_came_back_empty: Some(Flaw::AdoptedFromTheEmpty), often_emptied(), NO_GROWTH;
-    q07_marks_must_be_adopted: Some(Flaw::EmptyIsFull), ticking_and_emptied(), BEGUN_AGAIN;
-    q09_marks_must_be_compared: Some(Flaw::MarksAreNotCompared), ticking(), BEGUN_AGAIN;
-    a_majority_of_the_answers_is_none: Some(Flaw::MajorityOfTheAnswers), Play::foul(), TWO;
-    one_renewal_is_none: Some(Flaw::RenewedByOne), cut_off(), TWO;
+    r06_a_lost_counter_is_missed: Some(Rule::TheEmptyAreNotFull), often_emptied(), NO_GROWTH;
+    q01_rounds_need_identities_of_their_own: Some(Rule::RoundsHaveIdentities), ticking(), TWO;
+    q06_nor_are_others_that_came_back_empty: Some(Rule::AdoptedFromTheFull), often_emptied(), NO_GROWTH;
+    q07_marks_must_be_adopted: Some(Rule::TheEmptyAreNotFull), ticking_and_emptied(), BEGUN_AGAIN;
+    q09_marks_must_be_compared: Some(Rule::MarksAreCompared), ticking(), BEGUN_AGAIN;
+    a_majority_of_the_answers_is_none: Some(Rule::MajoritiesOfAllMembers), Play::foul(), TWO;
+    one_renewal_is_none: Some(Rule::RenewalsNeedAMajority), cut_off(), TWO;
 }
 
 #[test]

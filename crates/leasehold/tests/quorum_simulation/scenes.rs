@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::member::{Member, Memories};
-use leasehold::simulation::{Flaw, put_in};
+use leasehold::simulation::{Rule, break_rule};
 use leasehold::{Guard, Lock, LockName, Outcome, Tick, Wait};
 use leasehold_testkit::simulation::{self, Network, Weather, World};
 use tokio::time::sleep;
@@ -13,11 +13,11 @@ use crate::play::{Client, Node, SECOND, TTL, UTC};
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// What comes of a scene without a rule, after it was played with it.
-fn without(flaw: Flaw, scene: impl AsyncFnOnce(&mut World) + Copy) -> String {
+fn without(rule: Rule, scene: impl AsyncFnOnce(&mut World) + Copy) -> String {
     assert_eq!(found_in(scene), None);
-    put_in(Some(flaw));
+    break_rule(Some(rule));
     let found = found_in(scene);
-    put_in(None);
+    break_rule(None);
     found.expect("it is found")
 }
 
@@ -59,7 +59,7 @@ fn claims(world: &World, lock: Lock) -> tokio::task::JoinHandle<Option<simulatio
 /// came to the members, whenever it heard of that.
 #[test]
 fn the_validity_counts_from_the_send() {
-    let found = without(Flaw::CountedFromTheAnswer, async |world| {
+    let found = without(Rule::LeasesCountFromTheSend, async |world| {
         let (_nodes, [a, b]) = stage(world);
         let ttl = TTL * 6;
         meets(&a).await;
@@ -81,7 +81,7 @@ fn the_validity_counts_from_the_send() {
 /// of these two has forgotten it.
 #[test]
 fn q04_nothing_is_adopted_under_guard() {
-    let found = without(Flaw::AdoptedUnderGuard, async |world| {
+    let found = without(Rule::AdoptedOnlyAfterTheGuard, async |world| {
         let (nodes, [a, b]) = stage(world);
         let name = LockName::new("job").expect("a name");
         let tick = Tick::from_unix_millis(i64::try_from(UTC.as_millis()).expect("a time")).expect("a tick");
@@ -114,7 +114,7 @@ fn q04_nothing_is_adopted_under_guard() {
 /// enough.
 #[test]
 fn q05_one_other_is_not_enough_to_adopt_from() {
-    let found = without(Flaw::AdoptedFromOne, async |world| {
+    let found = without(Rule::AdoptedFromAMajority, async |world| {
         let (nodes, [a, b]) = stage(world);
         meets(&a).await;
         meets(&b).await;

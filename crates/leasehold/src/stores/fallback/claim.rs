@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim, Grant, Holding, LeaseKey, Place};
 use crate::span::Span;
 use crate::store::{Refusal, Route, TickClaim, TickOf};
-use crate::tick::{Due, Standing};
+use crate::tick::{Due, NotDue, Standing};
 use crate::validity;
 
 impl Shared {
@@ -16,25 +16,29 @@ impl Shared {
     /// asking, and a `leave` that comes late would take a later lease of it away.
     pub async fn claim(&self, stores: &Stores, claim: &Claim) -> Result<Attempt> {
         self.check_claim(claim)?;
-        let Some(due) = claim.due else { return self.ask(stores, claim).await };
-        let holding = match self.ask(stores, &Claim { queue: None, ..claim.clone() }).await? {
+        if let Some(why) = self.holders().not_due(claim.holder) {
+            return Ok(Attempt::NotDue(why));
+        }
+        let waits = claim.queue.is_some();
+        let Some(due) = claim.due else { return self.ask(stores, claim, waits).await };
+        let holding = match self.ask(stores, &Claim { queue: None, ..claim.clone() }, waits).await? {
             Attempt::Held(holding) => holding,
             answer => return Ok(answer),
         };
         match self.standing(stores, claim, due, &holding).await? {
-            Standing::ForClaim if claim.queue.is_some() => self.ask(stores, claim).await.map_err(Error::maybe_applied),
+            Standing::ForClaim if waits => self.ask(stores, claim, waits).await.map_err(Error::maybe_applied),
             Standing::ForClaim | Standing::Running => Ok(Attempt::Held(holding)),
             Standing::Over(why) => {
-                if claim.queue.is_some() {
-                    self.give_back(stores, &key_of(claim)).await; // It may have a place from an earlier claim.
+                if waits {
+                    self.give_back(stores, &key_of(claim), why).await; // It may have a place from an earlier claim.
                 }
                 Ok(Attempt::NotDue(why))
             }
         }
     }
 
-    /// Sends it, once.
-    async fn ask(&self, stores: &Stores, claim: &Claim) -> Result<Attempt> {
+    /// Sends it, once. Whoever `waits` will ask again if it is in vain, or leave.
+    async fn ask(&self, stores: &Stores, claim: &Claim, waits: bool) -> Result<Attempt> {
         let under = self.route_for_claims().await?;
         let sent = self.now();
         self.holders().asks(claim, Side::of(&under.target), sent);
@@ -49,7 +53,7 @@ impl Shared {
                 self.with_its_tick(stores, claim, &under, Grant { bound: Some(bound), ..grant }).await
             }
             Ok(Attempt::Held(holding)) => {
-                if claim.queue.is_none() {
+                if !waits {
                     self.holders().asked_in_vain(claim.holder);
                 }
                 Ok(Attempt::Held(holding))
@@ -80,7 +84,7 @@ impl Shared {
             // It has the lease: whoever asked asks again, or leaves.
             Err(refusal) => Err(self.refused(under, refusal).maybe_applied()),
             Ok(TickClaim::NotDue(why)) => {
-                self.give_back(stores, &key).await;
+                self.give_back(stores, &key, why).await;
                 Ok(Attempt::NotDue(why))
             }
             Ok(TickClaim::Claimed { attempt, gave_up }) => {
@@ -93,16 +97,21 @@ impl Shared {
         }
     }
 
-    /// It is not to be run, so nobody asks for this holder again: the next one may have the lock.
-    async fn give_back(&self, stores: &Stores, key: &LeaseKey) {
-        let traces = self.holders().ends(key.holder, self.now());
+    /// It is not to be run: the next one may have the lock. Until all stores have heard of it, and so also if this is dropped
+    /// half-way, whoever asks for this holder again is told the same.
+    async fn give_back(&self, stores: &Stores, key: &LeaseKey, why: NotDue) {
+        let traces = self.holders().ends_not_due(key.holder, why, self.now());
         let leave = async |side: Side| {
-            if stores.on(side).leave(key).await.is_err() {
+            let has_heard = stores.on(side).leave(key).await.is_ok();
+            if !has_heard {
                 self.leave_over(key.clone(), side, traces.ttl);
             }
+            has_heard
         };
-        join_all(traces.sides().map(leave)).await;
-        self.holders().forget(key.holder);
+        let heard = join_all(traces.sides().map(leave)).await;
+        if heard.into_iter().all(|has_heard| has_heard) {
+            self.holders().forget(key.holder);
+        }
     }
 
     async fn standing(&self, stores: &Stores, claim: &Claim, due: Due, holding: &Holding) -> Result<Standing> {

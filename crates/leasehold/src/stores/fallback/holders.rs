@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Claim, FencingToken, HolderId, LeaseKey, Renewal};
 use crate::rule::Rule;
 use crate::store::{Carried, Route};
+use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
 /// The route and all holders of this client, behind one lock: a bound is computed and moved together with what it
@@ -33,6 +34,8 @@ struct Held {
     lease: Option<Lease>,
     /// It was given back, and will not ask again.
     has_ended: bool,
+    /// Its tick was not to be run.
+    not_due: Option<NotDue>,
     times_asked: u32,
     /// Under which grant it last claimed a tick.
     claimed_tick: Option<FencingToken>,
@@ -137,6 +140,7 @@ impl Holders {
             traces: Traces::default(),
             lease: None,
             has_ended: false,
+            not_due: None,
             times_asked: 0,
             claimed_tick: None,
             forget_at: now,
@@ -291,6 +295,21 @@ impl Holders {
         // Its own guard has given it up: there is nobody to tell.
         let was_valid = held.lease.take().is_some_and(|lease| now < lease.bound.until());
         Traces { was_valid, ..held.traces }
+    }
+
+    /// The same for one whose tick is not to be run. Until it is forgotten it is told so whenever it asks again: what is sent for
+    /// its end may come late, and must not meet a later lease of it.
+    pub fn ends_not_due(&mut self, holder: HolderId, why: NotDue, now: Moment) -> Traces {
+        let traces = self.ends(holder, now);
+        if let Some(held) = self.by_id.get_mut(&holder) {
+            held.not_due = Some(why);
+        }
+        traces
+    }
+
+    /// Why its tick was not to be run, if it has ended by that.
+    pub fn not_due(&self, holder: HolderId) -> Option<NotDue> {
+        self.by_id.get(&holder)?.not_due
     }
 
     /// Nothing of it is left.

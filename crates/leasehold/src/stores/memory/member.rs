@@ -6,10 +6,10 @@ use futures_util::future::BoxFuture;
 
 use super::{Entry, Memory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::flaw::{self, Flaw};
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::member::{Identity, Member, Memories, Ratified};
 use crate::name::LockName;
+use crate::rule::Rule;
 use crate::span::Span;
 use crate::tick::{Due, NotDue, Standing, Tick, Verdict};
 use crate::validity::Moment;
@@ -46,7 +46,7 @@ impl Life {
     }
 
     fn check_adopts(&self, now: Moment) -> Result<()> {
-        if flaw::has(Flaw::AdoptedUnderGuard) { Ok(()) } else { self.check_grants(now) }
+        if Rule::AdoptedOnlyAfterTheGuard.holds() { self.check_grants(now) } else { Ok(()) }
     }
 }
 
@@ -85,7 +85,9 @@ impl Entry {
         };
         let own = self.token;
         let lease = self.lease_of(holder, at.now).expect("it was there");
-        let known = FencingToken::new(token.number().max(own).max(at.life.least_token()));
+        // A counter that is ahead of the lease was adopted since the claim, from a holder before: its token is another's.
+        let free = if own > lease.token.number() { own + 1 } else { own };
+        let known = FencingToken::new(token.number().max(free).max(at.life.least_token()));
         lease.token = lease.token.max(known);
         let token = lease.token;
         self.token = token.number();
@@ -101,7 +103,7 @@ impl Entry {
             self.marks.newest = self.marks.newest.max(self.floor(at.life));
         }
         match self.standing(due, at.now, at.utc) {
-            Standing::Over(why) if !flaw::has(Flaw::MarksAreNotCompared) => Err(why),
+            Standing::Over(why) if Rule::MarksAreCompared.holds() => Err(why),
             _ => Ok(self.marks.claim(holder, due)),
         }
     }
@@ -112,7 +114,7 @@ impl Entry {
     }
 
     fn is_full(&self, life: &Life) -> bool {
-        !life.is_empty || self.is_adopted || flaw::has(Flaw::EmptyIsFull)
+        !life.is_empty || self.is_adopted || !Rule::TheEmptyAreNotFull.holds()
     }
 
     fn conclude(&mut self, holder: HolderId, how: Ended, now: Moment) -> Release {

@@ -14,10 +14,10 @@ use super::votes::{Verdict, Votes};
 use super::{Inner, LIMIT, limit_for};
 use crate::chance;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flaw::{self, Flaw};
 use crate::lease::{Attempt, Claim, FencingToken, Grant, Holding, LeaseKey, Renewal};
 use crate::member::Ratified;
 use crate::name::LockName;
+use crate::rule::Rule;
 use crate::tick::{NotDue, Standing, Tick};
 use crate::validity;
 
@@ -165,11 +165,11 @@ impl Inner {
         mut token: FencingToken,
         ours: &[usize],
     ) -> Result<Outcome> {
-        if flaw::has(Flaw::NoSecondPhase) {
+        if !Rule::ASecondPhase.holds() {
             return Ok(Outcome::Granted(Grant::of(token)));
         }
         self.rounds.ratifies(&key_of(claim), lease.holder);
-        let needed = if flaw::has(Flaw::SecondPhaseOnOne) { 1 } else { self.majority() };
+        let needed = if Rule::SecondPhasesNeedAMajority.holds() { self.majority() } else { 1 };
         let (mut told, mut round) = self.ratify(claim, lease, token, ours).await;
         // What counts is what those know who acknowledge it: one whose counter is ahead may know of a holder of whom those
         // who granted it didn't, having come back empty. All of them must have the same in the end.

@@ -8,9 +8,9 @@ use futures_util::future::FutureExt;
 use super::round::Round;
 use super::{Inner, LIMIT};
 use crate::error::{Error, ErrorKind, Result};
-use crate::flaw::{self, Flaw};
 use crate::member::Memories;
 use crate::name::LockName;
+use crate::rule::Rule;
 use crate::tick::{OpenTick, TICK_SLACK, Tick};
 
 /// What the members remember of a name.
@@ -40,15 +40,15 @@ impl Inner {
     pub(super) async fn refill(&self, name: &LockName, empty: &[usize], limit: Duration) -> Result<()> {
         let Recalled { answers, failed } = self.recall(name, limit).await;
         let counts = |member: &usize, memories: &Memories| {
-            (memories.is_full && !empty.contains(member)) || flaw::has(Flaw::AdoptedFromTheEmpty)
+            (memories.is_full && !empty.contains(member)) || !Rule::AdoptedFromTheFull.holds()
         };
-        let needed = if flaw::has(Flaw::AdoptedFromOne) { 1 } else { self.majority() };
+        let needed = if Rule::AdoptedFromAMajority.holds() { self.majority() } else { 1 };
         let mut others: Vec<_> = answers
             .iter()
             .filter(|(member, memories)| counts(member, memories))
             .map(|(_, memories)| memories)
             .collect();
-        if flaw::has(Flaw::AdoptedFromOne) {
+        if !Rule::AdoptedFromAMajority.holds() {
             others.truncate(1);
         }
         if others.len() >= needed {

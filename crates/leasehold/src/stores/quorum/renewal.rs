@@ -12,9 +12,9 @@ use super::round::Round;
 use super::rounds::{Granted, key_of, label_for};
 use super::{Inner, LIMIT, limit_for};
 use crate::error::{Applied, Error, Result};
-use crate::flaw::{self, Flaw};
 use crate::lease::{Attempt, Claim, Ended, LeaseKey, Renewal};
 use crate::member::Ratified;
+use crate::rule::Rule;
 
 /// The answers for one lease so far.
 #[derive(Default)]
@@ -67,9 +67,9 @@ impl Inner {
     /// Renewed or gone if a majority says so. Revoked if one says so of a lease that a majority has not renewed: an
     /// operator who reached fewer was told that.
     fn answer(&self, tally: &Tally) -> Result<Renewal> {
-        let needed = if flaw::has(Flaw::RenewedByOne) {
+        let needed = if !Rule::RenewalsNeedAMajority.holds() {
             1
-        } else if flaw::has(Flaw::MajorityOfTheAnswers) {
+        } else if !Rule::MajoritiesOfAllMembers.holds() {
             (tally.renewed + tally.gone.len() + tally.revoked) / 2 + 1
         } else {
             self.majority()

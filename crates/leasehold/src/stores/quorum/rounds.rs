@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ending::Ending;
-use crate::flaw::{self, Flaw};
 use crate::lease::{Claim, Grant, HolderId, LeaseKey};
+use crate::rule::Rule;
 
 /// Every round of an acquisition has an identity of its own: what is left of one round, or takes it back late, must not be
 /// taken for the next. Who holds a lock at the members is a round; for whom stands in its label, and here.
@@ -90,7 +90,7 @@ const FEW: usize = 64;
 impl Rounds {
     /// A new round of this acquisition; what it is called at the members.
     pub fn begin(&self, claim: &Claim) -> LeaseKey {
-        let id = if flaw::has(Flaw::RoundsShareAnIdentity) { claim.holder } else { HolderId::fresh() };
+        let id = if Rule::RoundsHaveIdentities.holds() { HolderId::fresh() } else { claim.holder };
         let mut state = self.state();
         state.purge();
         let acquisition = state.of.entry(key_of(claim)).or_insert_with(|| Acquisition::of(claim));

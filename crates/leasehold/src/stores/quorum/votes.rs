@@ -1,8 +1,8 @@
 //! What the answers to a claim come to.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::flaw::{self, Flaw};
 use crate::lease::{Attempt, FencingToken, HolderId, Holding};
+use crate::rule::Rule;
 
 /// The answers so far.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Votes {
     }
 
     fn majority(&self) -> usize {
-        if flaw::has(Flaw::MajorityOfTheAnswers) {
+        if !Rule::MajoritiesOfAllMembers.holds() {
             return (self.granted.len() + self.held.len()) / 2 + 1;
         }
         self.all / 2 + 1
