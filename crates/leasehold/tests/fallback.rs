@@ -496,6 +496,22 @@ async fn a_tick_that_is_over_leaves_nothing_in_either_store() {
     assert_eq!(holder_in(&stage.arbiter, "job").await, None);
 }
 
+/// What is sent for the end of a holder may come late, and must not meet a later lease of it.
+#[tokio::test(start_paused = true)]
+async fn whose_tick_is_over_asks_for_nothing_while_its_end_is_under_way() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let due = stage.due().await;
+    let done = b.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    done.complete().await.unwrap();
+    let mine = Claim { due: Some(due), ..claim("job") };
+    a.primary.next(Operation::Leave, Fault::HangBefore);
+    assert!(tokio::time::timeout(SECOND, a.asks(&mine)).await.is_err(), "it is dropped half-way");
+    let asked = a.primary.calls(Operation::TryAcquire);
+    assert!(matches!(a.asks(&mine).await.unwrap(), Attempt::NotDue(_)));
+    assert_eq!(a.primary.calls(Operation::TryAcquire), asked);
+}
+
 /// What was ended in one store would come back from the other.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_revoked_while_the_route_changes() {
