@@ -42,13 +42,14 @@ pub trait Member: Send + Sync {
     /// marks only grow, and no tick is opened that [it has closed](Memories::has_closed): the others may have been asked
     /// before they heard that it is done. Ticks are added once, while it is not full for the name; later only the counter
     /// grows. Refused as a claim is while its restart guard lasts: what was begun before it came back may not
-    /// have reached the others yet.
-    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, Result<()>>;
+    /// have reached the others yet; and in another [life](Memories::life) than `into`: what straggles past a restart is not
+    /// what the others know by then.
+    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories, into: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Makes it full for every name, though it may have forgotten some: of those that it has not adopted, whatever tick is
     /// not newer than `floor` counts as claimed, but for [`Tick::ONLY`], and tokens begin at the clock. For a new quorum, or
-    /// one whose loss is accepted. Refused as a claim is while its restart guard lasts.
-    fn found(&self, floor: Tick) -> BoxFuture<'_, Result<()>>;
+    /// one whose loss is accepted. Refused as a claim is while its restart guard lasts, and in another life than `into`.
+    fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Which server it is.
     fn identity(&self) -> BoxFuture<'_, Result<Identity>>;
@@ -92,6 +93,8 @@ pub struct Memories {
     pub floor: Option<Tick>,
     /// Ticks that were claimed and are not finished.
     pub open: BTreeMap<Tick, OpenTick>,
+    /// Since when it remembers: another after each restart that may have lost something. The same as [`Identity::server`].
+    pub life: Box<str>,
     /// What the member's clock shows, since the beginning of 1970 in UTC.
     pub clock: Duration,
 }
@@ -114,7 +117,9 @@ impl Memories {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The same for the same data, under whatever address: a run id.
-    pub server: String,
+    pub server: Box<str>,
+    /// The largest TTL after which its restart guard is over: for more nothing may be claimed.
+    pub max_ttl: Duration,
     /// Why it can't be a member, if it can't: it is another's replica, or a part of a cluster.
     pub unfit: Option<String>,
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::store::{Arbiter, Carried, Epoch, Primary, Switch, Switched, Tagged, Target};
+use leasehold::store::{Arbiter, Carried, Epoch, Primary, Refusal, Switch, Switched, Tagged, Target};
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
@@ -359,13 +359,14 @@ async fn r12_a_restored_arbiter_is_believed_after_its_repair_only() {
     let tick = Tick::from_unix_millis(millis).unwrap();
     let guard = client.locks.lock("nightly").tick(tick).try_acquire().await.unwrap().guard().expect("it is due");
     guard.complete().await.unwrap();
-    let seen = stage.arbiter.route().await.unwrap().unwrap().route.epoch;
+    let reading = stage.arbiter.route().await.unwrap().unwrap();
+    let (seen, terms) = (reading.route.epoch, reading.terms);
     stage.arbiter.start_from(&backup);
     sleep(15 * SECOND).await;
     let (kind, message) = client.is_told("job").await;
     assert!(kind == ErrorKind::Misconfigured && message.contains("has gone back from route 2 to 1"), "{message}");
     let fresh = stage.client();
-    assert_eq!(stage.arbiter.repair(seen).await.unwrap(), seen.later(2));
+    assert_eq!(stage.arbiter.repair(seen, &terms).await.unwrap(), seen.later(2));
     client.primary.heal();
     sleep(15 * SECOND).await;
     for client in [&client, &fresh] {
@@ -465,7 +466,8 @@ async fn a_refused_tick_releases_nothing() {
     let client = stage.client();
     client.takes("another").await.release().await.unwrap();
     let mine = Claim { due: Some(stage.due().await), ..claim("job") };
-    stage.arbiter.repair(Epoch::FIRST).await.unwrap();
+    let terms = stage.arbiter.route().await.unwrap().unwrap().terms;
+    stage.arbiter.repair(Epoch::FIRST, &terms).await.unwrap();
     let released = client.primary.calls(Operation::Release);
     let error = client.asks(&mine).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && error.applied() == Applied::Maybe, "{error:?}");
@@ -546,9 +548,11 @@ async fn a_carry_keeps_a_revocation() {
     stage.primary.carry(&lease, &to).await.unwrap().unwrap();
     stage.primary.revoke(&name, None, Revoke::Gently).await.unwrap();
     sleep(10 * SECOND).await;
-    stage.primary.carry(&lease, &to).await.unwrap().unwrap();
+    assert_eq!(stage.primary.carry(&lease, &to).await.unwrap(), Err(Refusal::Revoked));
     let held = stage.primary.inspect(&name).await.unwrap().unwrap();
     assert!(held.revoked && held.remaining <= 50 * SECOND, "{held:?}");
+    sleep(60 * SECOND).await;
+    stage.primary.carry(&lease, &to).await.unwrap().expect("what is over is no longer revoked");
 }
 
 /// Whoever asks and then stands still keeps nobody from the route.

@@ -246,13 +246,7 @@ impl Stage {
         self.arbiter.start_from(backup);
         if Rule::ARestoredArbiterSkipsAnEpoch.holds() {
             let seen = self.primary.serves().await.unwrap().watermark.max(reading.route.epoch);
-            if self.arbiter.route().await.unwrap().is_some() {
-                let _: Epoch = self.arbiter.repair(seen).await.unwrap();
-            } else {
-                // The backup is older than the fallback: what was there is put back as it was.
-                self.arbiter.found(&reading.route, &reading.terms).await.unwrap();
-                let _: Epoch = self.arbiter.repair(seen).await.unwrap();
-            }
+            let _: Epoch = self.arbiter.repair(seen, &reading.terms).await.unwrap();
         }
     }
 

@@ -154,15 +154,26 @@ impl Member for Odd {
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<Memories>> {
         self.memory.recall(name)
     }
-    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, leasehold::Result<()>> {
-        self.memory.adopt(name, memories)
+    fn adopt<'a>(
+        &'a self,
+        name: &'a LockName,
+        memories: &'a Memories,
+        into: &'a str,
+    ) -> BoxFuture<'a, leasehold::Result<()>> {
+        self.memory.adopt(name, memories, into)
     }
-    fn found(&self, floor: Tick) -> BoxFuture<'_, leasehold::Result<()>> {
-        self.memory.found(floor)
+    fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, leasehold::Result<()>> {
+        self.memory.found(floor, into)
     }
     fn identity(&self) -> BoxFuture<'_, leasehold::Result<Identity>> {
         Box::pin(async { Ok(Identity { unfit: self.unfit.clone(), ..self.memory.identity().await? }) })
     }
+}
+
+/// In the life that it is in.
+async fn adopt(member: &impl Member, name: &LockName, memories: &Memories) {
+    let life = member.identity().await.unwrap().server;
+    member.adopt(name, memories, &life).await.unwrap();
 }
 
 macro_rules! as_inner {
@@ -557,14 +568,14 @@ async fn what_was_done_meanwhile_is_not_opened_again_by_adopting() {
     assert!(before.open.contains_key(&tick));
     let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
     assert_eq!(stage.nodes[0].conclude(&key(&ran), how).await.unwrap(), Release::NotHeld);
-    stage.nodes[0].adopt(&ran.name, &before).await.unwrap();
+    adopt(&stage.nodes[0], &ran.name, &before).await;
     assert!(stage.nodes[0].recall(&ran.name).await.unwrap().has_closed(tick));
 
     // Nor where it is adopted already.
     stage.nodes[1].restart(TTL);
     sleep(TTL).await;
-    stage.nodes[1].adopt(&ran.name, &Memories { is_full: true, ..Memories::default() }).await.unwrap();
-    stage.nodes[1].adopt(&ran.name, &before).await.unwrap();
+    adopt(&stage.nodes[1], &ran.name, &Memories { is_full: true, ..Memories::default() }).await;
+    adopt(&stage.nodes[1], &ran.name, &before).await;
     assert!(stage.nodes[1].recall(&ran.name).await.unwrap().open.is_empty());
 }
 
@@ -616,7 +627,7 @@ async fn what_is_ratified_is_above_all_that_the_member_knows() {
     let asked = claim();
     assert!(matches!(node.try_acquire(&asked).await.unwrap(), Attempt::Granted(_)));
     let ahead = FencingToken::new(50);
-    node.adopt(&asked.name, &Memories { is_full: true, token: ahead, ..Memories::default() }).await.unwrap();
+    adopt(&node, &asked.name, &Memories { is_full: true, token: ahead, ..Memories::default() }).await;
     // That token is another's, who has passed it on.
     let above = Ratified::Yes { token: FencingToken::new(51), attempt: 0, gave_up: None };
     for token in [FencingToken::new(2), ahead, FencingToken::new(51)] {
@@ -627,7 +638,8 @@ async fn what_is_ratified_is_above_all_that_the_member_knows() {
 #[tokio::test(start_paused = true)]
 async fn one_that_was_founded_says_from_where_its_tokens_begin() {
     let node = Memory::default();
-    node.found(tick_at(1_796_000_000 * SECOND)).await.unwrap();
+    let life = node.identity().await.unwrap().server;
+    node.found(tick_at(1_796_000_000 * SECOND), &life).await.unwrap();
     let known = node.recall(&claim().name).await.unwrap();
     let Attempt::Granted(grant) = node.try_acquire(&claim()).await.unwrap() else { panic!("it is free") };
     assert_eq!(grant.token.number(), known.token.number() + 1);
@@ -647,7 +659,7 @@ async fn a_key_that_never_ran_is_granted_by_a_quorum_that_was_founded() {
     for name in [&job, &key] {
         let known = stage.nodes[1].recall(name).await.unwrap();
         assert!(known.floor.is_some() && known.newest.is_none(), "{known:?}");
-        stage.nodes[0].adopt(name, &known).await.unwrap();
+        adopt(&stage.nodes[0], name, &known).await;
     }
     stage.cut(&[2]);
     let soon = tick_at(stage.quorum.time().await.unwrap() + SECOND);

@@ -90,7 +90,7 @@ impl Arbiter for Faulty {
         Box::pin(self.answer(Operation::ClaimTick, self.arbiter().standing(name, due, alive)))
     }
 
-    fn repair(&self, seen: Epoch) -> BoxFuture<'_, Result<Epoch>> {
-        Box::pin(self.answer(Operation::Route, self.arbiter().repair(seen)))
+    fn repair<'a>(&'a self, seen: Epoch, terms: &'a RouteTerms) -> BoxFuture<'a, Result<Epoch>> {
+        Box::pin(self.answer(Operation::Route, self.arbiter().repair(seen, terms)))
     }
 }

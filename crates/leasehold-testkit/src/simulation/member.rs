@@ -53,21 +53,23 @@ impl Member for Wire {
         })
     }
 
-    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, Result<()>> {
-        let (name, memories) = (name.clone(), memories.clone());
+    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories, into: &'a str) -> BoxFuture<'a, Result<()>> {
+        let (name, memories, into) = (name.clone(), memories.clone(), into.to_owned());
         Box::pin(async move {
             let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-                let (name, memories) = (name.clone(), memories.clone());
-                Box::pin(async move { member(&store).adopt(&name, &memories).await })
+                let (name, memories, into) = (name.clone(), memories.clone(), into.clone());
+                Box::pin(async move { member(&store).adopt(&name, &memories, &into).await })
             };
             self.carry(call).await?
         })
     }
 
-    fn found(&self, floor: Tick) -> BoxFuture<'_, Result<()>> {
+    fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
+        let into = into.to_owned();
         Box::pin(async move {
             let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-                Box::pin(async move { member(&store).found(floor).await })
+                let into = into.clone();
+                Box::pin(async move { member(&store).found(floor, &into).await })
             };
             self.carry(call).await?
         })

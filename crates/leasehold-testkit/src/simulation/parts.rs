@@ -133,10 +133,12 @@ impl Arbiter for Wire {
         })
     }
 
-    fn repair(&self, seen: Epoch) -> BoxFuture<'_, Result<Epoch>> {
+    fn repair<'a>(&'a self, seen: Epoch, terms: &'a RouteTerms) -> BoxFuture<'a, Result<Epoch>> {
+        let terms = terms.clone();
         Box::pin(async move {
             let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-                Box::pin(async move { arbiter(&*store).repair(seen).await })
+                let terms = terms.clone();
+                Box::pin(async move { arbiter(&*store).repair(seen, &terms).await })
             };
             Wire::carry(self, call).await?
         })

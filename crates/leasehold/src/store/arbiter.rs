@@ -43,8 +43,9 @@ pub trait Arbiter: Tagged {
 
     /// After data of this store was lost (a backup, a promoted copy): goes to an epoch that is two above both its own and
     /// `seen`, unarmed, so that nobody carries a lease along from what was lost; raises every mark to now and drops
-    /// what stands open, so that no tick runs twice. Nobody may read the route meanwhile. Answers the new epoch.
-    fn repair(&self, seen: Epoch) -> BoxFuture<'_, Result<Epoch>>;
+    /// what stands open, so that no tick runs twice. Where there is no route at all, one to the arbiter itself is written, with these
+    /// terms. Nobody may read the route meanwhile. Answers the new epoch.
+    fn repair<'a>(&'a self, seen: Epoch, terms: &'a RouteTerms) -> BoxFuture<'a, Result<Epoch>>;
 }
 
 /// What stands beside the route and all clients must agree on: whoever counts otherwise is refused.

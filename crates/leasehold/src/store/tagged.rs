@@ -101,7 +101,7 @@ pub struct Route {
     pub target: Target,
 }
 
-/// Why a request was refused that belongs to another route than that which holds in the store. Nothing was done.
+/// Why a store that keeps the route with each lease has refused a request. Nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The primary serves another data set: it was restarted or replaced.
@@ -112,6 +112,8 @@ pub enum Refusal {
     NewerTag,
     /// Somebody else has a lease of this route here.
     HeldByAnother,
+    /// The holder's lease was revoked here.
+    Revoked,
 }
 
 /// A lease that goes along to another store.
@@ -133,7 +135,7 @@ pub struct Carried {
 ///   the incarnation, and refuses epochs below the largest that it has seen; an arbiter compares its own route.
 /// - *A lease of an earlier route is dead*: a claim and a carry overwrite it. Those without a tag are not ours and live.
 /// - *A tag is never lowered*, a lease never cut: what arrives late changes nothing.
-/// - *Revoked is revoked*: a carry that comes again changes nothing of a lease that was revoked here.
+/// - *Revoked is revoked*: a carry of a lease that was revoked here, and lives still, is refused.
 /// - *Tokens* have the [epoch](Epoch::token) of the claim above the counter, and are kept by a carry.
 ///
 /// `release` and `leave` of the store itself end a lease whatever its tag is: the holder is dead for ever.

@@ -97,7 +97,8 @@ fn q04_nothing_is_adopted_under_guard() {
         // Nobody else does this so soon: only claims that it grants make it adopt.
         let known = nodes[1].memory.recall(&name).await.expect("it answers");
         assert_eq!((known.newest, known.is_full), (None, true), "the request is under way");
-        let _ = nodes[0].memory.adopt(&name, &Memories { is_full: true, ..known }).await;
+        let life = nodes[0].memory.identity().await.expect("it answers").server;
+        let _ = nodes[0].memory.adopt(&name, &Memories { is_full: true, ..known }, &life).await;
         let held = granted.await.expect("no panic").expect("two have acknowledged it");
         world.judge().begins(&name, tick, true);
         drop(held.given_back().release().await);

@@ -127,7 +127,7 @@ impl Shared {
                 let replaced = "the primary was restarted or replaced, and the route does not lead to what it is now";
                 Error::new(ErrorKind::Unavailable, replaced).passes()
             }
-            Refusal::OtherRoute | Refusal::NewerTag | Refusal::HeldByAnother => under_way(under),
+            Refusal::OtherRoute | Refusal::NewerTag | Refusal::HeldByAnother | Refusal::Revoked => under_way(under),
         }
     }
 

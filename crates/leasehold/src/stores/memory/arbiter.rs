@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::lease::HolderId;
 use crate::name::LockName;
 use crate::rule::Rule;
-use crate::store::{Arbiter, Epoch, Force, Reading, Refusal, Route, RouteTerms, Switch, TickClaim, TickOf};
+use crate::store::{Arbiter, Epoch, Force, Reading, Refusal, Route, RouteTerms, Switch, Target, TickClaim, TickOf};
 use crate::tick::{Due, NotDue, Standing, TICK_SLACK, Tick};
 use crate::validity::Moment;
 
@@ -25,6 +25,10 @@ pub(super) struct Row {
 }
 
 impl Row {
+    fn first(route: Route, terms: &RouteTerms) -> Self {
+        Self { route, not_before: None, terms: terms.clone(), patience: Duration::ZERO, complained: None }
+    }
+
     pub(super) fn force(&self, now: Moment) -> Force {
         match self.not_before {
             None => Force::Unarmed,
@@ -112,13 +116,12 @@ impl Contents {
         marks.map_or(Standing::ForClaim, |marks| marks.standing(due, |holder| alive == Some(holder)))
     }
 
-    fn repair(&mut self, seen: Epoch, utc: Duration) -> Epoch {
+    fn repair(&mut self, seen: Epoch, terms: &RouteTerms, utc: Duration) -> Epoch {
         let epoch = self.route.as_ref().map_or(seen, |row| row.route.epoch.max(seen));
         let epoch = epoch.later(2);
-        if let Some(row) = &mut self.route {
-            row.route.epoch = epoch;
-            row.not_before = None;
-        }
+        let row = self.route.get_or_insert_with(|| Row::first(Route { epoch, target: Target::Arbiter }, terms));
+        row.route.epoch = epoch;
+        row.not_before = None;
         if Rule::RestoredMarksAreRaised.holds() {
             // Names that the backup doesn't know have marks, too. A node whose clock was fast may have claimed ahead.
             let latest = i64::try_from((utc + TICK_SLACK).as_millis()).unwrap_or(i64::MAX);
@@ -143,16 +146,9 @@ impl Arbiter for Memory {
     }
 
     fn found<'a>(&'a self, route: &'a Route, terms: &'a RouteTerms) -> BoxFuture<'a, Result<()>> {
-        let row = || Row {
-            route: route.clone(),
-            not_before: None,
-            terms: terms.clone(),
-            patience: Duration::ZERO,
-            complained: None,
-        };
         Box::pin(async move {
             self.with_all(|contents, _| {
-                contents.route.get_or_insert_with(row);
+                contents.route.get_or_insert_with(|| Row::first(route.clone(), terms));
             });
             Ok(())
         })
@@ -199,11 +195,11 @@ impl Arbiter for Memory {
         })
     }
 
-    fn repair(&self, seen: Epoch) -> BoxFuture<'_, Result<Epoch>> {
+    fn repair<'a>(&'a self, seen: Epoch, terms: &'a RouteTerms) -> BoxFuture<'a, Result<Epoch>> {
         Box::pin(async move {
             Ok(self.with_all(|contents, now| {
                 let utc = contents.utc(now);
-                contents.repair(seen, utc)
+                contents.repair(seen, terms, utc)
             }))
         })
     }

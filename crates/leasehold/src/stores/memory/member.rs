@@ -45,7 +45,11 @@ impl Life {
         self.floor.map_or(0, |floor| floor.as_unix_millis().unsigned_abs() << 4)
     }
 
-    fn check_adopts(&self, now: Moment) -> Result<()> {
+    fn check_adopts(&self, into: &str, own: &str, now: Moment) -> Result<()> {
+        if into != own {
+            let message = "it was restarted since it was asked what it remembers";
+            return Err(Error::new(ErrorKind::Unavailable, message).passes());
+        }
         if Rule::AdoptedOnlyAfterTheGuard.holds() { self.check_grants(now) } else { Ok(()) }
     }
 }
@@ -60,6 +64,10 @@ impl Memory {
             let (restarts, guarded_until) = (life.restarts + 1, now + guard);
             *life = Life { restarts, guarded_until, is_empty: true, is_blank: true, floor: None };
         });
+    }
+
+    fn life(&self, life: &Life) -> Box<str> {
+        format!("{:p}/{}", std::sync::Arc::as_ptr(&self.contents), life.restarts).into()
     }
 
     /// Sets its wall clock, by which ticks are judged.
@@ -183,15 +191,15 @@ impl Member for Memory {
             Ok(self.with_all(|contents, now| {
                 let clock = contents.utc(now);
                 let entry = contents.names.entry(name.clone()).or_default();
-                Memories { clock, ..entry.remembers(&contents.life) }
+                Memories { clock, life: self.life(&contents.life), ..entry.remembers(&contents.life) }
             }))
         })
     }
 
-    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories) -> BoxFuture<'a, Result<()>> {
+    fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories, into: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.with_all(|contents, now| {
-                contents.life.check_adopts(now)?;
+                contents.life.check_adopts(into, &self.life(&contents.life), now)?;
                 contents.names.entry(name.clone()).or_default().adopt(memories, &contents.life);
                 contents.life.is_blank = false;
                 Ok(())
@@ -199,11 +207,11 @@ impl Member for Memory {
         })
     }
 
-    fn found(&self, floor: Tick) -> BoxFuture<'_, Result<()>> {
+    fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.with_all(|contents, now| {
                 let life = &mut contents.life;
-                life.check_adopts(now)?;
+                life.check_adopts(into, &self.life(life), now)?;
                 *life = Life { is_empty: false, is_blank: false, floor: life.floor.max(Some(floor)), ..*life };
                 Ok(())
             })
@@ -212,9 +220,8 @@ impl Member for Memory {
 
     fn identity(&self) -> BoxFuture<'_, Result<Identity>> {
         Box::pin(async move {
-            let restarts = self.with_all(|contents, _| contents.life.restarts);
-            let server = format!("{:p}/{restarts}", std::sync::Arc::as_ptr(&self.contents));
-            Ok(Identity { server, unfit: None })
+            let server = self.with_all(|contents, _| self.life(&contents.life));
+            Ok(Identity { server, max_ttl: Duration::MAX, unfit: None })
         })
     }
 }

@@ -83,10 +83,11 @@ impl Contents {
         }
         entry.bury(to.epoch);
         let is_own = |other: &Lease| other.holder == Some(lease.key.holder);
+        entry.leases.retain(|other| !other.is_over(now));
         if entry.leases.iter().any(|other| is_own(other) && other.revoked) {
-            return Ok(());
+            return Err(Refusal::Revoked);
         }
-        if entry.leases.iter().any(|other| !is_own(other) && !other.is_over(now)) {
+        if !entry.leases.iter().all(is_own) {
             return Err(Refusal::HeldByAnother);
         }
         self.watermark = self.watermark.max(to.epoch);

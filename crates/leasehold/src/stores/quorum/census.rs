@@ -10,7 +10,7 @@ use crate::member::Identity;
 /// What is known of the members' servers. Each is asked once, before its first claim.
 #[derive(Debug)]
 pub(super) struct Census {
-    servers: Mutex<Vec<Option<String>>>,
+    servers: Mutex<Vec<Option<Box<str>>>>,
     /// Why this is no quorum; found once, it stays so until the members are changed.
     refused: OnceLock<String>,
 }
@@ -20,13 +20,13 @@ impl Census {
         Self { servers: Mutex::new(vec![None; members]), refused: OnceLock::new() }
     }
 
-    fn servers(&self) -> MutexGuard<'_, Vec<Option<String>>> {
+    fn servers(&self) -> MutexGuard<'_, Vec<Option<Box<str>>>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes down who a member is, unless it may not be one.
     fn admit(&self, index: usize, nodes: &[Node], identity: Identity) {
-        let Identity { server, unfit } = identity;
+        let Identity { server, unfit, .. } = identity;
         let (mut servers, name) = (self.servers(), &nodes[index].name);
         let twice = servers.iter().position(|known| known.as_ref() == Some(&server)).filter(|other| *other != index);
         if let Some(other) = twice {

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
-
 use super::round::Round;
 use super::{Inner, LIMIT};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,6 +16,9 @@ pub(super) struct Recalled {
     pub answers: Vec<(usize, Memories)>,
     failed: Vec<(usize, Error)>,
 }
+
+/// Members, and which life of each is meant.
+type Lives = Vec<(usize, Box<str>)>;
 
 impl Inner {
     pub(super) async fn recall(&self, name: &LockName, limit: Duration) -> Recalled {
@@ -52,11 +53,13 @@ impl Inner {
             others.truncate(1);
         }
         if others.len() >= needed {
-            return self.adopt(name, empty, &all_that(&others), limit).await;
+            return self.adopt(name, &lives_of(&answers, empty), &all_that(&others), limit).await;
         }
         // Where one has adopted or been founded meanwhile there was something to remember, be it of other names.
         if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
-            return self.found(answers.iter().map(|(_, memories)| memories.clock), limit).await;
+            let everybody: Vec<_> = (0..self.nodes.len()).collect();
+            let clocks = answers.iter().map(|(_, memories)| memories.clock);
+            return self.found(clocks, &lives_of(&answers, &everybody), limit).await;
         }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
@@ -74,11 +77,16 @@ impl Inner {
         let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.time()));
         // A majority of them: one of these was in every majority that has granted a tick.
         let clocks = self.see(Round::send(calls, LIMIT).await).await?.answers;
-        self.found(clocks.into_iter(), LIMIT).await
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().identity()));
+        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let lives: Lives =
+            answers.into_iter().filter_map(|(member, answer)| Some((member, answer.ok()?.server))).collect();
+        self.found(clocks.into_iter(), &lives, LIMIT).await
     }
 
-    async fn adopt(&self, name: &LockName, empty: &[usize], memories: &Memories, limit: Duration) -> Result<()> {
-        let calls = empty.iter().map(|&member| (member, self.nodes[member].member().adopt(name, memories)));
+    async fn adopt(&self, name: &LockName, empty: &Lives, memories: &Memories, limit: Duration) -> Result<()> {
+        let calls =
+            empty.iter().map(|(member, life)| (*member, self.nodes[*member].member().adopt(name, memories, life)));
         let answers = Round::send(calls, limit).await.rest().await;
         let all = answers.len();
         let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
@@ -86,16 +94,16 @@ impl Inner {
     }
 
     /// Whoever was granted a tick before had a member whose clock was not more than the slack behind it.
-    async fn found(&self, clocks: impl Iterator<Item = Duration>, limit: Duration) -> Result<()> {
+    async fn found(&self, clocks: impl Iterator<Item = Duration>, whom: &Lives, limit: Duration) -> Result<()> {
         let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
         let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
         let Some(floor) = floor else {
             return Err(Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"));
         };
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().found(floor).boxed()));
+        let calls = whom.iter().map(|(member, life)| (*member, self.nodes[*member].member().found(floor, life)));
         let answers = Round::send(calls, limit).await.rest().await;
         let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
-        let count = self.nodes.len() - failed.len();
+        let count = whom.len() - failed.len();
         match count {
             0 => Err(self.outage(&failed)),
             _ if count < self.majority() => Err(self.outage(&failed).maybe_applied()),
@@ -107,6 +115,12 @@ impl Inner {
         let nodes = self.nodes.iter().enumerate().filter(|(member, _)| members.contains(member));
         nodes.map(|(_, node)| &*node.name).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Those members that are meant, with the life that each is in, as far as they have said.
+fn lives_of(answers: &[(usize, Memories)], whom: &[usize]) -> Lives {
+    let meant = answers.iter().filter(|(member, _)| whom.contains(member));
+    meant.map(|(member, memories)| (*member, memories.life.clone())).collect()
 }
 
 /// What several remember between them. A tick that is past for one of them and not open there was closed, though others may
@@ -128,6 +142,7 @@ fn all_that(remember: &[&Memories]) -> Memories {
         newest: remember.iter().filter_map(|memories| memories.newest).max(),
         floor: remember.iter().filter_map(|memories| memories.floor).max(),
         open,
+        life: Box::default(),
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
     }
 }
