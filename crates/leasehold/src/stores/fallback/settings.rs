@@ -8,6 +8,9 @@ use crate::span::Span;
 use crate::store::{RouteTerms, Switched};
 use crate::validity::{self, BootClock, Clock};
 
+/// The TTL of a lock for which no other is said: less would not last through a failover with the usual settings.
+pub const USUAL_TTL: Duration = Duration::from_secs(60);
+
 /// The shortest that any of the spans may be.
 const LEAST: Duration = Duration::from_secs(1);
 
@@ -86,7 +89,8 @@ impl Settings {
 
     /// The longest that a holder may need to stop: it has to be gone when the route lease ends, and a refresh of that may
     /// fail once or twice.
-    pub(super) fn longest_stop_grace(&self) -> Duration {
+    #[must_use]
+    pub fn longest_stop_grace(&self) -> Duration {
         self.route_lease.mul_f64(0.3)
     }
 
