@@ -23,7 +23,7 @@ pub(super) struct Reader<'a> {
 
 /// What a store may be given.
 const STORE: &str = "url with password_file, quorum or fallback; on_down";
-const FALLBACK: &str = "primary, arbiter, route_lease, max_ttl, down_after and up_after";
+const FALLBACK: &str = "primary, arbiter, primary_name, route_lease, max_ttl, down_after and up_after";
 
 impl Reader<'_> {
     pub fn read(&self) -> Result<ConfigFile, Failure> {
@@ -113,6 +113,7 @@ impl Reader<'_> {
             match field.get_ref().as_ref() {
                 "primary" => primary = Some(self.text_of(&key, value)?),
                 "arbiter" => arbiter = Some(self.text_of(&key, value)?),
+                "primary_name" => settings = settings.primary_name(self.text_of(&key, value)?),
                 "route_lease" => settings = settings.route_lease(self.span(&key, value)?),
                 "max_ttl" => settings = settings.max_ttl(self.span(&key, value)?),
                 "down_after" => settings = settings.down_after(self.span(&key, value)?),

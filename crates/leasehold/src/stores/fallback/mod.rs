@@ -62,7 +62,7 @@ impl Fallback {
     pub fn over(primary: Arc<dyn Store>, arbiter: Arc<dyn Store>, settings: Settings) -> Result<Self> {
         settings.check()?;
         let stores = Stores::new(primary, arbiter)?;
-        let identity = stores.primary().identity();
+        let identity = settings.primary_name.clone().unwrap_or_else(|| stores.primary().identity());
         Ok(Self { shared: Arc::new(UntilTheLast(Arc::new(Shared::new(settings, identity)))), stores })
     }
 

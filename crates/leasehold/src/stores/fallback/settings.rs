@@ -31,6 +31,7 @@ pub struct Settings {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) simulated: bool,
     pub(super) on_switch: Option<Told>,
+    pub(super) primary_name: Option<String>,
 }
 
 impl Default for Settings {
@@ -43,6 +44,7 @@ impl Default for Settings {
             clock: Arc::new(BootClock),
             simulated: false,
             on_switch: None,
+            primary_name: None,
         }
     }
 }
@@ -71,6 +73,13 @@ impl Settings {
     /// Default: 60 s.
     pub fn up_after(mut self, span: Duration) -> Self {
         self.up_after = span;
+        self
+    }
+
+    /// What the primary is called, for clients that reach it under different addresses: all must call it the same, and a client
+    /// that calls it otherwise is refused. Default: as its URL says.
+    pub fn primary_name(mut self, name: impl Into<String>) -> Self {
+        self.primary_name = Some(name.into());
         self
     }
 
