@@ -27,11 +27,13 @@ mod grants;
 mod handles;
 mod handover;
 mod lapses;
+pub mod member;
 mod names;
 mod operators;
 mod permits;
 mod queue;
 mod scene;
+pub mod tagged;
 mod ticks;
 
 use std::any::Any;
