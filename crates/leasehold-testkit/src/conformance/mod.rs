@@ -23,6 +23,7 @@
 //! A case needs no more time than the store's smallest TTL and the life of a waiter's entry ask for; against a store
 //! whose clock is [`PausedClock`](crate::PausedClock) it needs none.
 
+pub mod arbiter;
 mod grants;
 mod handles;
 mod handover;

@@ -60,12 +60,17 @@ pub(super) fn adopt(database: &Database, ours: &Identity) -> Result<bool, Fault>
     let mut db = super::connection::plain(database)?;
     db.busy_timeout(Duration::ZERO)?;
     db.pragma_update(None, "locking_mode", "exclusive")?;
+    let busy = |error: rusqlite::Error| {
+        let fault = Fault::from(error);
+        if fault.is_busy() { Ok(false) } else { Err(fault) }
+    };
+    // That a route is not in force any more must be on the disk before anybody hears of it.
+    if let Err(error) = db.pragma_update(None, "synchronous", "full") {
+        return busy(error);
+    }
     let alone = match db.transaction_with_behavior(TransactionBehavior::Immediate) {
         Ok(transaction) => transaction,
-        Err(error) => {
-            let fault = Fault::from(error);
-            return if fault.is_busy() { Ok(false) } else { Err(fault) };
-        }
+        Err(error) => return busy(error),
     };
     let stored = Identity::stored(&alone)?;
     if stored.as_ref() == Some(ours) {
@@ -75,6 +80,8 @@ pub(super) fn adopt(database: &Database, ours: &Identity) -> Result<bool, Fault>
     if stored.is_none_or(|stored| stored.clock != ours.clock) {
         alone.execute("update leasehold_locks set holder = null, expires = 0, granted = 0, revoked = 0", [])?;
         alone.execute("delete from leasehold_waiters", [])?;
+        // Nobody knows how long it has been: routes are armed again.
+        alone.execute("update leasehold_routes set not_before = null, complained = null", [])?;
     }
     ours.store(&alone)?;
     alone.commit().map_err(Fault::at_commit)?;

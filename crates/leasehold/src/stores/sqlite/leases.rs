@@ -16,6 +16,7 @@ use crate::lease::{
     disagreement,
 };
 use crate::name::LockName;
+use crate::store::Epoch;
 use crate::tick::{Standing, Tick, Verdict};
 
 /// Wall-clock milliseconds from 1970 to 2020, where tokens begin to count.
@@ -33,6 +34,7 @@ const GRANT_AT_ONCE: &str = "
         max(?5, 1 + coalesce((select token from leasehold_locks where ns = '' and name = '' and slot = 0), 0)),
         ?6, ?7, 0)
     on conflict(ns, name, slot) do update set
+        tag = case when holder = ?3 and expires > ?6 then tag end,
         token = case when holder = ?3 and expires > ?6 then token else max(token + 1, ?5) end,
         granted = case when holder = ?3 and expires > ?6 then granted else ?6 end,
         expires = case when holder = ?3 and expires > ?6 then max(expires, ?7) else ?7 end,
@@ -62,9 +64,9 @@ pub(super) fn acquire(connection: &mut Connection, claim: &Claim) -> Result<Atte
     }
     if claim.due.is_some() {
         // A claim with a tick has to survive a power failure: the tick would run once more.
-        return connection.write_durably(|writing| decide(writing, claim, floor));
+        return connection.write_durably(|writing| decide(writing, claim, None, floor));
     }
-    connection.write(|writing| decide(writing, claim, floor))
+    connection.write(|writing| decide(writing, claim, None, floor))
 }
 
 fn grant_at_once(connection: &Connection, claim: &Claim, floor: i64) -> Result<Option<Grant>, Fault> {
@@ -82,8 +84,13 @@ fn grant_at_once(connection: &Connection, claim: &Claim, floor: i64) -> Result<O
     Ok(token.map(|token| grant(token, 0, None)))
 }
 
-/// The careful way: as [`GRANT_AT_ONCE`], and the tick, the permits and the queue with it.
-fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<Attempt, Fault> {
+/// The careful way: as [`GRANT_AT_ONCE`], and the tick, the permits and the queue with it. What is granted has this tag.
+pub(super) fn decide(
+    writing: &Writing<'_>,
+    claim: &Claim,
+    tag: Option<Epoch>,
+    floor: Option<i64>,
+) -> Result<Attempt, Fault> {
     let leases = Leases::find(writing, &claim.name)?;
     if let Some(lease) = leases.of(claim.holder, writing.now).filter(|lease| !lease.revoked) {
         let end = lease.expires.max(after(writing.now, claim.ttl));
@@ -116,7 +123,7 @@ fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<At
     // One that was revoked has its permit still, and is to have no other.
     let is_revoked = leases.of(claim.holder, writing.now).is_some();
     if !is_revoked && free > ahead {
-        let granted = grant_to(writing, claim, &leases, floor)?;
+        let granted = grant_to(writing, claim, &leases, tag, floor)?;
         queue::forget(writing, &claim.name, claim.holder)?;
         return Ok(Attempt::Granted(granted));
     }
@@ -127,25 +134,30 @@ fn decide(writing: &Writing<'_>, claim: &Claim, floor: Option<i64>) -> Result<At
     Ok(Attempt::Held(leases.holding(claim.name.clone(), writing.now, ahead.cast_unsigned(), ticket)))
 }
 
-/// Renews leases, all in one transaction.
-pub(super) fn renew(connection: &mut Connection, leases: &[(LeaseKey, Duration)]) -> Result<Vec<Renewal>, Fault> {
-    connection.write(|writing| leases.iter().map(|(lease, ttl)| renew_one(writing, lease, *ttl)).collect())
+/// Renews leases, all in one transaction; with a tag, only those that have it.
+pub(super) fn renew(
+    connection: &mut Connection,
+    leases: &[(LeaseKey, Duration)],
+    tag: Option<Epoch>,
+) -> Result<Vec<Renewal>, Fault> {
+    connection.write(|writing| leases.iter().map(|(lease, ttl)| renew_one(writing, lease, *ttl, tag)).collect())
 }
 
-fn renew_one(writing: &Writing<'_>, lease: &LeaseKey, ttl: Duration) -> Result<Renewal, Fault> {
+fn renew_one(writing: &Writing<'_>, lease: &LeaseKey, ttl: Duration, tag: Option<Epoch>) -> Result<Renewal, Fault> {
     // Never back: an overtaken renewal must not cut what a later one has promised.
     let mut statement = writing.db.prepare_cached(
         "update leasehold_locks set expires = max(expires, ?5)
-         where ns = ?1 and name = ?2 and holder = ?3 and expires > ?4 and revoked = 0",
+         where ns = ?1 and name = ?2 and holder = ?3 and expires > ?4 and revoked = 0 and (?6 is null or tag = ?6)",
     )?;
     let holder = Hex::of(lease.holder);
     let name = lease.name.as_str();
-    let end = after(writing.now, ttl);
-    if statement.execute(params![writing.namespace(), name, holder.as_str(), writing.now, end])? == 1 {
+    let (end, number) = (after(writing.now, ttl), tag.map(number));
+    if statement.execute(params![writing.namespace(), name, holder.as_str(), writing.now, end, number])? == 1 {
         return Ok(Renewal::Renewed);
     }
-    let revoked = Leases::find(writing, &lease.name)?.of(lease.holder, writing.now).is_some();
-    Ok(if revoked { Renewal::Revoked } else { Renewal::Gone })
+    let leases = Leases::find(writing, &lease.name)?;
+    let alive = leases.of(lease.holder, writing.now).filter(|alive| tag.is_none() || alive.tag == tag);
+    Ok(if alive.is_some() { Renewal::Revoked } else { Renewal::Gone })
 }
 
 /// Ends a lease, and says what became of the work.
@@ -269,21 +281,23 @@ fn shown(mut rows: Rows<'_>, now: i64) -> Result<Vec<Holding>, Fault> {
 
 /// The rows of one name.
 #[derive(Debug)]
-struct Leases {
+pub(super) struct Leases {
     permits: i64,
     rows: Vec<Lease>,
 }
 
 /// A row of the table of locks.
 #[derive(Debug, Default)]
-struct Lease {
+pub(super) struct Lease {
     slot: i64,
-    holder: Option<HolderId>,
+    pub holder: Option<HolderId>,
     label: String,
     token: i64,
     granted: i64,
-    expires: i64,
-    revoked: bool,
+    pub expires: i64,
+    pub revoked: bool,
+    /// Under which route it was granted, if under one.
+    pub tag: Option<Epoch>,
 }
 
 impl Default for Leases {
@@ -293,15 +307,17 @@ impl Default for Leases {
 }
 
 impl Leases {
-    fn find(writing: &Writing<'_>, name: &LockName) -> Result<Self, Fault> {
+    pub fn find(writing: &Writing<'_>, name: &LockName) -> Result<Self, Fault> {
         let mut statement = writing.db.prepare_cached(
-            "select slot, holder, label, token, granted, expires, revoked, permits
+            "select slot, holder, label, token, granted, expires, revoked, permits, tag
              from leasehold_locks where ns = ?1 and name = ?2 order by slot",
         )?;
         let mut rows = statement.query(params![writing.namespace(), name.as_str()])?;
         let mut leases = Self::default();
         while let Some(row) = rows.next()? {
             leases.push(row)?;
+            let tag: Option<i64> = row.get(8)?;
+            leases.rows.last_mut().expect("one was put there").tag = tag.map(epoch);
         }
         Ok(leases)
     }
@@ -315,6 +331,7 @@ impl Leases {
             granted: row.get(4)?,
             expires: row.get(5)?,
             revoked: row.get(6)?,
+            tag: None,
         };
         if lease.slot == 0 {
             self.permits = row.get(7)?;
@@ -324,7 +341,7 @@ impl Leases {
     }
 
     /// Those whose time is not over, tombstones of minimum holds included.
-    fn live(&self, now: i64) -> impl Iterator<Item = &Lease> {
+    pub fn live(&self, now: i64) -> impl Iterator<Item = &Lease> {
         self.rows.iter().filter(move |lease| lease.expires > now)
     }
 
@@ -332,7 +349,7 @@ impl Leases {
         self.live(now).filter(|lease| lease.holder.is_some())
     }
 
-    fn of(&self, holder: HolderId, now: i64) -> Option<&Lease> {
+    pub fn of(&self, holder: HolderId, now: i64) -> Option<&Lease> {
         self.held(now).find(|lease| lease.holder == Some(holder))
     }
 
@@ -341,8 +358,9 @@ impl Leases {
         self.live(now).fold(0, |free, lease| if lease.slot == free { free + 1 } else { free })
     }
 
+    /// None if it was never granted.
     fn last_token(&self) -> Option<i64> {
-        self.rows.iter().map(|lease| lease.token).max()
+        self.rows.iter().map(|lease| lease.token).max().filter(|token| *token > 0)
     }
 
     /// How it stands. Once nobody holds it, who held it last.
@@ -370,24 +388,31 @@ impl Lease {
     }
 }
 
-fn grant_to(writing: &Writing<'_>, claim: &Claim, leases: &Leases, floor: Option<i64>) -> Result<Grant, Fault> {
+fn grant_to(
+    writing: &Writing<'_>,
+    claim: &Claim,
+    leases: &Leases,
+    tag: Option<Epoch>,
+    floor: Option<i64>,
+) -> Result<Grant, Fault> {
     let (namespace, name, now) = (writing.namespace(), claim.name.as_str(), writing.now);
     let last = leases.last_token().map_or_else(|| ticks::last_forgotten_token(writing), |last| Ok(Some(last)))?;
-    let (slot, token) = (leases.free_slot(now), next_token(last, floor)?);
+    let (slot, token) = (leases.free_slot(now), token_after(last, tag, floor)?);
     let mut statement = writing.db.prepare_cached(
-        "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
-         values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)
+        "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked, tag)
+         values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)
          on conflict(ns, name, slot) do update set
-            holder = ?4, label = ?5, token = ?6, granted = ?7, expires = ?8, revoked = 0",
+            holder = ?4, label = ?5, token = ?6, granted = ?7, expires = ?8, revoked = 0, tag = ?9",
     )?;
     let holder = Hex::of(claim.holder);
-    let end = after(now, claim.ttl);
-    statement.execute(params![namespace, name, slot, holder.as_str(), &*claim.label, token, now, end])?;
+    let (end, tag) = (after(now, claim.ttl), tag.map(number));
+    statement.execute(params![namespace, name, slot, holder.as_str(), &*claim.label, token, now, end, tag])?;
     let permits = i64::from(claim.permits.get());
     if slot > 0 || leases.permits != permits {
         agree_on_permits(writing, &claim.name, permits, token)?;
     }
-    let (attempt, gave_up) = claim.due.map_or(Ok((0, None)), |due| ticks::claim(writing, claim, due))?;
+    let lease = LeaseKey { name: claim.name.clone(), holder: claim.holder };
+    let (attempt, gave_up) = claim.due.map_or(Ok((0, None)), |due| ticks::claim(writing, &lease, due))?;
     Ok(grant(token, attempt, gave_up))
 }
 
@@ -416,7 +441,7 @@ fn set_end(writing: &Writing<'_>, name: &LockName, slot: i64, end: i64) -> Resul
 }
 
 /// What the wall clock makes of a token: larger than all that a lost file gave out. None if it can't be right.
-fn token_floor(wall_ms: i64) -> Option<i64> {
+pub(super) fn token_floor(wall_ms: i64) -> Option<i64> {
     let since_2020 = wall_ms.saturating_sub(EPOCH_2020_MS);
     let built = i64::try_from(FencingToken::BUILT.as_millis()).unwrap_or(i64::MAX) - EPOCH_2020_MS;
     (built..LAST_MS).contains(&since_2020).then_some(since_2020 << 4)
@@ -434,14 +459,39 @@ fn next_token(last: Option<i64>, floor: Option<i64>) -> Result<i64, Error> {
     }
 }
 
+/// The token of the next grant under a tag. A counter goes on within its epoch; the next one's are larger anyway, and one
+/// that was carried here has another store's counter.
+fn token_after(last: Option<i64>, tag: Option<Epoch>, floor: Option<i64>) -> Result<i64, Error> {
+    let Some(epoch) = tag else { return next_token(last, floor) };
+    let none_left = || Error::new(ErrorKind::Misconfigured, format!("there is no token left in epoch {epoch}"));
+    let first = number_of(epoch.token(0).ok_or_else(none_left)?);
+    let counter = last.map(|last| last - first).filter(|counter| epoch.token(counter.cast_unsigned()).is_some());
+    let next = next_token(counter, floor)?;
+    epoch.token(next.cast_unsigned()).map(number_of).ok_or_else(none_left)
+}
+
+fn number_of(token: FencingToken) -> i64 {
+    token.number().cast_signed()
+}
+
+/// As it is stored.
+pub(super) fn number(epoch: Epoch) -> i64 {
+    i64::try_from(epoch.number()).unwrap_or(i64::MAX)
+}
+
+/// As it was stored.
+pub(super) fn epoch(number: i64) -> Epoch {
+    Epoch::new(number.cast_unsigned())
+}
+
 fn grant(token: i64, attempt: u32, gave_up: Option<Tick>) -> Grant {
     Grant { attempt, gave_up, ..Grant::of(FencingToken::new(token.cast_unsigned())) }
 }
 
-fn after(now: i64, span: Duration) -> i64 {
+pub(super) fn after(now: i64, span: Duration) -> i64 {
     now.saturating_add(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }
 
-fn between(earlier: i64, later: i64) -> Duration {
+pub(super) fn between(earlier: i64, later: i64) -> Duration {
     Duration::from_nanos(u64::try_from(later.saturating_sub(earlier)).unwrap_or(0))
 }

@@ -4,6 +4,7 @@
 //! Every operation is one write transaction of some microseconds; who has to wait for another process's does so on
 //! a thread of the store's own. A file is used through its write-ahead log, by processes of one kernel.
 
+mod arbiter;
 mod boot;
 mod checkpoint;
 mod connection;
@@ -19,7 +20,9 @@ mod machine;
 mod options;
 mod place;
 mod queue;
+mod route;
 mod schema;
+mod tagged;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -42,7 +45,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{self, Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{self, Arbiter, Epoch, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -99,6 +102,20 @@ impl Sqlite {
         place::default_path()
     }
 
+    /// An answer for each, in order. With a tag, only of those that have it.
+    async fn renew_all(&self, leases: &[(LeaseKey, Duration)], tag: Option<Epoch>) -> Vec<Result<Renewal>> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
+        let batch = leases.to_vec();
+        match self.lane.run(Kind::Renew, move |connection| leases::renew(connection, &batch, tag)).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            // Others don't see these leases any more.
+            Err(Fault::NoFile | Fault::Torn) => leases.iter().map(|_| Ok(Renewal::Gone)).collect(),
+            Err(fault) => leases.iter().map(|_| Err(self.told(&fault))).collect(),
+        }
+    }
+
     fn told(&self, fault: &Fault) -> Error {
         fault.told(&self.database.place.path)
     }
@@ -149,18 +166,7 @@ impl Store for Sqlite {
     }
 
     fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
-        Box::pin(async move {
-            if leases.is_empty() {
-                return Vec::new();
-            }
-            let batch = leases.to_vec();
-            match self.lane.run(Kind::Renew, move |connection| leases::renew(connection, &batch)).await {
-                Ok(answers) => answers.into_iter().map(Ok).collect(),
-                // Others don't see these leases any more.
-                Err(Fault::NoFile | Fault::Torn) => leases.iter().map(|_| Ok(Renewal::Gone)).collect(),
-                Err(fault) => leases.iter().map(|_| Err(self.told(&fault))).collect(),
-            }
-        })
+        Box::pin(self.renew_all(leases, None))
     }
 
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
@@ -229,7 +235,7 @@ impl Store for Sqlite {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
-        None
+        Some(self)
     }
 
     /// All its processes are on one machine.

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 pub(super) const APPLICATION: i64 = 0x4C65_6173;
 
 /// What this build reads and writes.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// How to get from each version to the next; from 0, an empty file, to the first.
 const STEPS: [&str; VERSION as usize] = [
@@ -69,6 +69,22 @@ const STEPS: [&str; VERSION as usize] = [
         attempts integer not null,
         once integer not null,       -- whether it was promised to run once at most
         primary key(ns, name, tick)
+    ) strict, without rowid;
+",
+    "
+    alter table leasehold_locks add column tag integer; -- under which route it was granted; null: under none
+    create table leasehold_routes(
+        ns text primary key not null,
+        epoch integer not null,
+        incarnation text,            -- of the primary to which it leads; null: to this file
+        not_before integer,          -- from when on it is in force, CLOCK_BOOTTIME nanoseconds; null: it is not armed
+        lease integer not null,      -- nanoseconds, as all that is no instant
+        drift integer not null,
+        max_ttl integer not null,
+        identity text not null,      -- which store the primary is
+        patience integer not null,
+        complained integer,          -- when somebody last could not reach it
+        floor integer                -- ticks up to here are over, milliseconds since 1970: data was lost
     ) strict, without rowid;
 ",
 ];
@@ -201,6 +217,30 @@ mod tests {
             .unwrap();
         assert_eq!((token, slot, permits), (4711, 0, 1));
         for (table, rows) in [("leasehold_locks", 2), ("leasehold_waiters", 1), ("leasehold_ticks", 0)] {
+            let found: i64 = db.query_row(&format!("select count(*) from {table}"), [], |row| row.get(0)).unwrap();
+            assert_eq!(found, rows, "{table}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_version_2_is_taken_along_with_its_leases_and_marks() {
+        let (_dir, mut db) = file();
+        db.execute_batch(&STEPS[..2].concat()).unwrap();
+        db.execute_batch(
+            "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked, permits, mark)
+                values('default', 'job', 0, 'ab', 'web-1', 4711, 1, 9, 0, 3, 77);
+             insert into leasehold_ticks values('default', 'job', 77, 'ab', 1, 1);
+             pragma user_version = 2;",
+        )
+        .unwrap();
+        db.pragma_update(None, "application_id", APPLICATION).unwrap();
+        prepare(&mut db, "x.db").unwrap();
+        assert!(Header::read(&db).unwrap().is_current());
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let found: (i64, i64, i64, Option<i64>) =
+            db.query_row("select token, expires, mark, tag from leasehold_locks where holder = 'ab'", [], row).unwrap();
+        assert_eq!(found, (4711, 9, 77, None));
+        for (table, rows) in [("leasehold_locks", 1), ("leasehold_ticks", 1), ("leasehold_routes", 0)] {
             let found: i64 = db.query_row(&format!("select count(*) from {table}"), [], |row| row.get(0)).unwrap();
             assert_eq!(found, rows, "{table}");
         }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::error::{Applied, ErrorKind};
 use crate::lease::{FencingToken, HolderId, Place};
+use crate::store::{Force, Refusal, Route, RouteTerms, Tagged, Target, TickClaim, TickOf};
 use crate::tick::{Due, NotDue, Tick, Verdict};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -514,4 +515,70 @@ async fn keys_do_not_pile_up_and_held_ones_are_not_forgotten() {
     assert!(matches!(store.renew(&[(key(&held), LONG)]).await[..], [Ok(Renewal::Renewed)]));
     let again = ticking("job", &machine, -300 * 60_000);
     assert!(matches!(store.try_acquire(&again).await.unwrap(), Attempt::NotDue(_)), "a job's mark stays");
+}
+
+fn terms() -> RouteTerms {
+    let (lease, max_ttl) = (Duration::from_secs(10), Duration::from_secs(3600));
+    RouteTerms { lease, drift: 10_000, max_ttl, primary: "redis".into() }
+}
+
+#[tokio::test]
+async fn another_boot_takes_a_route_out_of_force_and_leaves_the_marks() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let route = Route { epoch: Epoch::FIRST, target: Target::Arbiter };
+    store.found(&route, &terms()).await.unwrap();
+    store.arm(route.epoch, Duration::ZERO).await.unwrap();
+    store.complain().await.unwrap();
+    assert!(matches!(Tagged::claim(&store, &claim("job"), &route).await, Ok(Ok(Attempt::Granted(_)))));
+    let ran = ticking("job", &machine, 0);
+    let tick = TickOf { lease: key(&ran), due: ran.due.unwrap(), again: false };
+    assert!(matches!(store.claim_tick(&tick, route.epoch).await, Ok(Ok(TickClaim::Claimed { .. }))));
+
+    drop(store);
+    let rebooted = open(&dir, &Fake { clock_id: "boot-2 time:[1]", ..machine });
+    let read = rebooted.route().await.unwrap().unwrap();
+    assert_eq!((read.route, read.force, read.complained), (route.clone(), Force::Unarmed, None));
+    let other = claim("job");
+    assert_eq!(Tagged::claim(&rebooted, &other, &route).await.unwrap().unwrap_err(), Refusal::OtherRoute);
+    rebooted.arm(route.epoch, Duration::ZERO).await.unwrap();
+    assert!(matches!(Tagged::claim(&rebooted, &other, &route).await, Ok(Ok(Attempt::Granted(_)))), "leases are over");
+    let again = TickOf { lease: key(&other), ..tick };
+    let answer = rebooted.claim_tick(&again, route.epoch).await.unwrap().unwrap();
+    assert!(matches!(answer, TickClaim::NotDue(NotDue::Claimed { unfinished: true, .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_route_is_read_only_once_it_is_written_whole() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    store.found(&Route { epoch: Epoch::FIRST, target: Target::Arbiter }, &terms()).await.unwrap();
+    // Somebody gives it a time: the clock is read, and the disk is slow.
+    let arming = writer(&store);
+    arming.execute("update leasehold_routes set not_before = ?1", [machine.now() + 1_000_000_000]).unwrap();
+    let mut reading = store.route();
+    assert!((&mut reading).now_or_never().is_none(), "what is read now would be too old");
+    arming.execute_batch("commit").unwrap();
+    assert!(matches!(reading.await.unwrap().unwrap().force, Force::In(_)));
+}
+
+#[tokio::test]
+async fn the_counter_of_a_forgotten_key_is_kept_without_its_epoch() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let route = Route { epoch: Epoch::new(7), target: Target::Arbiter };
+    store.found(&route, &terms()).await.unwrap();
+    store.arm(route.epoch, Duration::ZERO).await.unwrap();
+    let mine = keyed("daily", DAY);
+    let plain = Claim { due: None, ..mine.clone() };
+    let Ok(Ok(Attempt::Granted(grant))) = Tagged::claim(&store, &plain, &route).await else { panic!("it is free") };
+    let tick = TickOf { lease: key(&mine), due: mine.due.unwrap(), again: false };
+    assert!(matches!(store.claim_tick(&tick, route.epoch).await, Ok(Ok(TickClaim::Claimed { .. }))));
+    assert_eq!(store.release(&key(&mine), done(&mine)).await.unwrap(), Release::Released);
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    complete(&store, &keyed("other", DAY)).await;
+    machine.wall_ms.fetch_sub(72 * HOUR_MS, Ordering::Relaxed);
+    let later = token(&store, &claim("daily")).await.unwrap();
+    let first = route.epoch.token(0).unwrap().number();
+    assert!(later.number() < first && later.number() > grant.token.number() - first, "{later} after {}", grant.token);
 }

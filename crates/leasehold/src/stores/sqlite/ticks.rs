@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::connection::Writing;
 use super::fault::Fault;
 use super::hex::Hex;
-use crate::lease::{Claim, HolderId, LeaseKey};
+use crate::lease::{HolderId, LeaseKey};
 use crate::name::LockName;
 use crate::store::OPEN_TICKS;
 use crate::tick::{Due, OpenTick, Standing, Tick, Verdict};
@@ -25,20 +25,23 @@ pub(super) fn standing(
     if let Err(why) = due.tick.window(writing.utc(), due.keep) {
         return Ok(Standing::Over(why));
     }
-    forget_what_is_over(writing, name)?;
-    let newest = newest(writing, name)?;
     let open = open(writing, name, due.tick)?;
-    Ok(due.standing(newest, open.as_ref(), is_alive))
+    let is_running = open.and_then(|open| open.holder).is_some_and(&is_alive);
+    if !is_running && forget_what_is_over(writing, name)? {
+        return Ok(Standing::ForClaim);
+    }
+    Ok(due.standing(newest(writing, name)?, open.as_ref(), is_alive))
 }
 
-/// Claims the tick, whose lock has just been granted. Answers how often it has been now, and which one was given up.
-pub(super) fn claim(writing: &Writing<'_>, claim: &Claim, due: Due) -> Result<(u32, Option<Tick>), Fault> {
+/// Claims the tick for who has the lock. Answers how often it has been now, and which one was given up.
+pub(super) fn claim(writing: &Writing<'_>, lease: &LeaseKey, due: Due) -> Result<(u32, Option<Tick>), Fault> {
+    let LeaseKey { name, holder } = lease;
     forget_old_names(writing)?;
-    set_mark(writing, &claim.name, due)?;
-    let known = open(writing, &claim.name, due.tick)?;
-    let open = known.map_or_else(|| OpenTick::new(claim.holder, due), |open| open.again(claim.holder, due));
-    set_open(writing, &claim.name, due.tick, open)?;
-    let gave_up = if known.is_none() { give_up_oldest(writing, &claim.name)? } else { None };
+    set_mark(writing, name, due)?;
+    let known = open(writing, name, due.tick)?;
+    let open = known.map_or_else(|| OpenTick::new(*holder, due), |open| open.again(*holder, due));
+    set_open(writing, name, due.tick, open)?;
+    let gave_up = if known.is_none() { give_up_oldest(writing, name)? } else { None };
     Ok((open.attempts, gave_up))
 }
 
@@ -92,19 +95,26 @@ fn newest(writing: &Writing<'_>, name: &LockName) -> Result<Option<Tick>, Fault>
     Ok(mark.flatten().map(tick))
 }
 
-/// A key is remembered for a while, a job's mark for ever: there are few jobs, and many keys.
+/// A key is remembered for a while, a job's mark for ever: there are few jobs, and many keys. Where the lease is in another
+/// store, the name may have no row yet.
 fn set_mark(writing: &Writing<'_>, name: &LockName, due: Due) -> Result<(), Fault> {
     let keep = (due.tick == Tick::ONLY).then(|| millis(due.keep));
     let mut statement = writing.db.prepare_cached(
-        "update leasehold_locks set mark = max(coalesce(mark, ?3), ?3), keep = ?4, forget_at = ?5 + ?4
-         where ns = ?1 and name = ?2 and slot = 0",
+        "insert into leasehold_locks(
+            ns, name, slot, holder, label, token, granted, expires, revoked, mark, keep, forget_at)
+         values(?1, ?2, 0, null, '',
+            coalesce((select token from leasehold_locks where ns = '' and name = '' and slot = 0), 0),
+            0, 0, 0, ?3, ?4, ?5 + ?4)
+         on conflict(ns, name, slot) do update set
+            mark = max(coalesce(mark, ?3), ?3), keep = ?4, forget_at = ?5 + ?4",
     )?;
     let now = millis(writing.utc());
     statement.execute(params![writing.namespace(), name.as_str(), due.tick.as_unix_millis(), keep, now])?;
     Ok(())
 }
 
-fn open(writing: &Writing<'_>, name: &LockName, tick: Tick) -> Result<Option<OpenTick>, Fault> {
+/// What stands open of a tick.
+pub(super) fn open(writing: &Writing<'_>, name: &LockName, tick: Tick) -> Result<Option<OpenTick>, Fault> {
     let mut statement = writing.db.prepare_cached(
         "select holder, attempts, once from leasehold_ticks where ns = ?1 and name = ?2 and tick = ?3",
     )?;
@@ -140,19 +150,20 @@ fn give_up_oldest(writing: &Writing<'_>, name: &LockName) -> Result<Option<Tick>
     Ok(gave_up.map(tick))
 }
 
-/// What is remembered of this key, if its time is over and nobody has it. Its counter stays.
-fn forget_what_is_over(writing: &Writing<'_>, name: &LockName) -> Result<(), Fault> {
+/// Forgets this key, if its time is over and nobody has it; answers whether it did. Its counter stays.
+fn forget_what_is_over(writing: &Writing<'_>, name: &LockName) -> Result<bool, Fault> {
     let mut statement = writing.db.prepare_cached(
         "update leasehold_locks set mark = null, keep = null, forget_at = null
          where ns = ?1 and name = ?2 and slot = 0 and forget_at <= ?3 and not exists (
             select 1 from leasehold_locks o where o.ns = ?1 and o.name = ?2 and o.expires > ?4)",
     )?;
     let (namespace, name) = (writing.namespace(), name.as_str());
-    if statement.execute(params![namespace, name, millis(writing.utc()), writing.now])? > 0 {
+    let is_over = statement.execute(params![namespace, name, millis(writing.utc()), writing.now])? > 0;
+    if is_over {
         let mut statement = writing.db.prepare_cached("delete from leasehold_ticks where ns = ?1 and name = ?2")?;
         statement.execute(params![namespace, name])?;
     }
-    Ok(())
+    Ok(is_over)
 }
 
 /// Keys whose time to be remembered is over, unless somebody has them.
@@ -164,11 +175,12 @@ fn forget_old_names(writing: &Writing<'_>) -> Result<(), Fault> {
     let old = statement.query_map(params![millis(writing.utc()), writing.now, FORGOTTEN_AT_ONCE as i64], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
     })?;
-    // No name is empty: the row of the empty one says how far the forgotten ones had counted. Not even a wall clock that
-    // is set back may bring their tokens again.
+    // No name is empty: the row of the empty one says how far the forgotten ones had counted, without their epochs. Not even
+    // a wall clock that is set back may bring their tokens again.
     let mut counted = writing.db.prepare_cached(
         "insert into leasehold_locks(ns, name, slot, holder, label, token, granted, expires, revoked)
-         select '', '', 0, null, '', max(token), 0, 0, 0 from leasehold_locks where ns = ?1 and name = ?2
+         select '', '', 0, null, '', max(token & 0x3fffffffffff), 0, 0, 0 from leasehold_locks
+         where ns = ?1 and name = ?2
          on conflict(ns, name, slot) do update set token = max(token, excluded.token)",
     )?;
     for forgotten in old.collect::<rusqlite::Result<Vec<_>>>()? {
