@@ -2,7 +2,7 @@
 //! Tests of faults of other systems bear their number.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -118,10 +118,21 @@ struct Odd {
     memory: Memory,
     unfit: Option<String>,
     denies: Arc<AtomicBool>,
+    /// How often it was asked for something.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Odd {
+    fn denies(&self, denies: bool) {
+        self.denies.store(denies, Ordering::Relaxed);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> leasehold::Result<()> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let denied = || leasehold::Error::new(ErrorKind::AccessDenied, "it has other credentials");
         if self.denies.load(Ordering::Relaxed) { Err(denied()) } else { Ok(()) }
     }
@@ -797,6 +808,127 @@ async fn a_member_that_is_away_for_minutes_hears_what_became_of_a_tick() {
     stage.mend();
     sleep(10 * SECOND).await;
     assert!(stage.nodes[2].recall(&done.name).await.unwrap().has_closed(tick));
+}
+
+fn alive_tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// A hundred locks a second, each of which has something to tell to a member that is away.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_away_is_told_of_all_acquisitions_by_one_task_and_asked_seldom() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    members[2].denies(true);
+    let before = alive_tasks();
+    let names: Vec<_> = (0..200).map(|number| LockName::new(&format!("job-{number}")).unwrap()).collect();
+    for name in &names {
+        let ran = Claim { name: name.clone(), due: Some(due(tick)), ..claim() };
+        assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+        assert_eq!(quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+        sleep(SECOND / 100).await;
+    }
+    sleep(60 * SECOND).await;
+    assert!(alive_tasks() <= before + 1, "{before} tasks before, {} after", alive_tasks());
+    let asked = members[2].asked();
+    sleep(60 * SECOND).await;
+    assert!(members[2].asked() < asked + 30, "{} times a minute", members[2].asked() - asked);
+    members[2].denies(false);
+    sleep(10 * SECOND).await;
+    for name in &names {
+        assert!(members[2].memory.recall(name).await.unwrap().has_closed(tick), "{name}");
+    }
+    assert_eq!(alive_tasks(), before);
+}
+
+/// Whether a majority has closed the tick, or somebody may say of it yet that it never began.
+#[tokio::test(start_paused = true)]
+async fn of_a_tick_that_a_majority_has_closed_a_member_that_is_away_is_told_for_the_ttl() {
+    for is_done in [true, false] {
+        let members = [(); 3].map(|()| Odd::default());
+        let quorum = quorum_of(&members);
+        let tick = tick_at(quorum.time().await.unwrap());
+        let asked = || Claim { due: Some(due(tick)), ..claim() };
+        let ran = asked();
+        assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+        let verdict = is_done.then_some(Verdict::Done(tick));
+        assert_eq!(quorum.release(&key(&ran), Ended { verdict, ..Ended::default() }).await.unwrap(), Release::Released);
+        members[2].denies(true);
+        let answer = quorum.try_acquire(&asked()).await.unwrap();
+        assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { unfinished, .. }) if unfinished != is_done));
+        sleep(TTL + 10 * SECOND).await;
+        let told = members[2].asked();
+        sleep(60 * SECOND).await;
+        assert_eq!(members[2].asked() == told, is_done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_is_owed_is_not_replaced_by_a_release_without_one() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    let ran = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+    members[2].denies(true);
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+    assert_eq!(quorum.release(&key(&ran), Ended::default()).await.unwrap(), Release::NotHeld);
+    members[2].denies(false);
+    sleep(10 * SECOND).await;
+    assert!(members[2].memory.recall(&ran.name).await.unwrap().has_closed(tick));
+}
+
+/// It is filled with what another knew before it heard that the tick was never begun. Later it is one of two who know of
+/// the tick at all.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_taken_back_while_a_member_was_filled_is_not_claimed_for_good() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let asked = || Claim { due: Some(due(tick)), ..claim() };
+    stage.nodes[0].restart(TTL);
+    stage.cut(&[0]);
+    sleep(TTL).await;
+    let first = asked();
+    assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    let before = stage.nodes[1].recall(&first.name).await.unwrap();
+    stage.mend();
+    let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
+    sleep(SECOND / 2).await;
+    adopt(&stage.nodes[0], &first.name, &before).await;
+    assert_eq!(stage.nodes[0].recall(&first.name).await.unwrap().open[&tick].attempts, 1);
+    sleep(10 * SECOND).await;
+    stage.nodes[2].restart(TTL);
+    sleep(TTL * 2).await;
+    let answer = stage.quorum.try_acquire(&asked()).await.unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}
+
+/// It has heard that the tick was never begun, comes back empty, and is filled by others of which one has not heard of it.
+#[tokio::test(start_paused = true)]
+async fn nor_is_one_that_was_taken_back_before_that_was_forgotten() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let first = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    stage.cut(&[1]);
+    let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
+    stage.nodes[0].restart(TTL);
+    sleep(TTL).await;
+    let named = |(number, node): (usize, &Memory)| (format!("n{number}"), Arc::new(node.clone()) as Arc<dyn Store>);
+    let other = Quorum::of(stage.nodes.iter().enumerate().map(named)).unwrap();
+    let plain = claim();
+    assert!(matches!(other.try_acquire(&plain).await.unwrap(), Attempt::Granted(_)));
+    sleep(SECOND).await;
+    let attempts = async || stage.nodes[0].recall(&first.name).await.unwrap().open[&tick].attempts;
+    assert_eq!(attempts().await, 1, "one says so");
+    stage.mend();
+    sleep(10 * SECOND).await;
+    assert_eq!(attempts().await, 0);
 }
 
 #[test]

@@ -186,6 +186,10 @@ impl Inner {
         }
         // As many as make any majority without one of them impossible.
         if told.not_due.len() >= self.majority() {
+            let is_closed = |why: &&NotDue| matches!(why, NotDue::Claimed { unfinished: false, .. });
+            if told.not_due.iter().filter(is_closed).count() >= self.majority() {
+                self.rounds.is_over(&key_of(claim), lease.holder);
+            }
             self.fill_later(&claim.name, told.not_full, round);
             return Ok(Outcome::NotDue(most_telling(&told.not_due)));
         }

@@ -6,6 +6,7 @@
 //! | `votes` | what the answers to a claim come to |
 //! | `acquire` | an attempt: the votes, the second phase, and again if the vote was split |
 //! | `rounds` | under which identities an acquisition is known to the members |
+//! | `debts` | what a member has not heard of |
 //! | `renewal` `ending` `view` | renewing, releasing and cleaning up, what an operator sees |
 //! | `refill` | a member that came back empty |
 //! | `census` | who the members are, and whether they may be |
@@ -14,6 +15,7 @@
 
 mod acquire;
 mod census;
+mod debts;
 mod ending;
 mod outage;
 mod refill;
@@ -100,8 +102,8 @@ impl Quorum {
             );
             return Err(Error::invalid(message));
         }
-        let census = Census::of(nodes.len());
-        Ok(Self { inner: Arc::new(Inner { nodes, rounds: Arc::default(), census: Arc::new(census) }) })
+        let (rounds, census) = (Rounds::among(nodes.len()), Census::of(nodes.len()));
+        Ok(Self { inner: Arc::new(Inner { nodes, rounds: Arc::new(rounds), census: Arc::new(census) }) })
     }
 
     /// Accepts that what the members remembered of ticks is lost: those up to five minutes from now count as claimed, and

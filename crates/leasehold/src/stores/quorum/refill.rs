@@ -124,15 +124,11 @@ fn lives_of(answers: &[(usize, Memories)], whom: &[usize]) -> Lives {
 }
 
 /// What several remember between them. A tick that is past for one of them and not open there was closed, though others may
-/// not have heard of that: it stays so. If they name different holders of an open one, nobody may take it back here: one of
-/// them may have begun it, and another, whose round came to nothing, would say that it never was.
+/// not have heard of that: it stays so.
 fn all_that(remember: &[&Memories]) -> Memories {
     let mut open: BTreeMap<Tick, OpenTick> = BTreeMap::new();
     for (tick, theirs) in remember.iter().flat_map(|memories| &memories.open) {
-        let ours = open.entry(*tick).or_insert(*theirs);
-        let holder = ours.holder.filter(|holder| theirs.holder == Some(*holder));
-        let (attempts, once) = (ours.attempts.max(theirs.attempts), ours.once || theirs.once);
-        *ours = OpenTick { holder, attempts, once };
+        open.entry(*tick).and_modify(|ours| *ours = both(*ours, *theirs)).or_insert(*theirs);
     }
     open.retain(|tick, _| !remember.iter().any(|memories| memories.has_closed(*tick)));
     Memories {
@@ -145,6 +141,20 @@ fn all_that(remember: &[&Memories]) -> Memories {
         life: Box::default(),
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
     }
+}
+
+/// What two say of an open tick. If they name different holders nobody may take it back here: one of them may have begun it,
+/// and another, whose round came to nothing, would say that it never was. But a holder may of whom the other has not heard,
+/// or has heard that already.
+fn both(one: OpenTick, other: OpenTick) -> OpenTick {
+    let knows_less = |one: OpenTick, other: OpenTick| one.attempts < other.attempts;
+    let holder = match (one.holder, other.holder) {
+        (ours, theirs) if ours == theirs => ours,
+        (Some(holder), None) if knows_less(other, one) => Some(holder),
+        (None, Some(holder)) if knows_less(one, other) => Some(holder),
+        _ => None,
+    };
+    OpenTick { holder, attempts: one.attempts.max(other.attempts), once: one.once || other.once }
 }
 
 #[cfg(test)]
@@ -178,11 +188,16 @@ mod tests {
     #[test]
     fn nobody_takes_back_what_others_may_have_begun() {
         let (began, failed) = (once(HolderId::fresh()), once(HolderId::fresh()));
-        for theirs in [failed, failed.taken_back()] {
+        let unknown = OpenTick { holder: None, ..began };
+        for theirs in [failed, unknown] {
             let all = all_that(&[&remembered(1, &[(1, began)]), &remembered(1, &[(1, theirs)])]);
-            assert_eq!(all.open[&tick(1)], OpenTick { holder: None, ..began });
+            assert_eq!(all.open[&tick(1)], unknown);
         }
-        let same = all_that(&[&remembered(1, &[(1, began)]), &remembered(1, &[(1, began)])]);
-        assert_eq!(same.open[&tick(1)], began);
+        for theirs in [began, failed.taken_back(), began.taken_back()] {
+            for both in [[began, theirs], [theirs, began]] {
+                let both = both.map(|open| remembered(1, &[(1, open)]));
+                assert_eq!(all_that(&[&both[0], &both[1]]).open[&tick(1)], began, "it may itself");
+            }
+        }
     }
 }
