@@ -555,6 +555,102 @@ async fn a_carry_keeps_a_revocation() {
     stage.primary.carry(&lease, &to).await.unwrap().expect("what is over is no longer revoked");
 }
 
+/// The old holder has not heard of it yet when the route changes: nevertheless its successor goes along, and not it.
+#[tokio::test(start_paused = true)]
+async fn who_was_replaced_does_not_go_along_in_front_of_its_successor() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let old = a.takes("job").await;
+    assert!(b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+    let new = b.takes("job").await;
+    stage.switches().await;
+    assert_eq!(old.lost().await, LossReason::Gone);
+    sleep(11 * SECOND).await;
+    assert!(!old.is_valid() && new.is_valid() && new.loss().is_none());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(new.holder()));
+}
+
+/// A switch undoes no revocation, whether its holder has heard of it or not.
+#[tokio::test(start_paused = true)]
+async fn what_was_revoked_does_not_go_along() {
+    for has_heard in [false, true] {
+        let stage = Stage::settled().await;
+        let (a, b) = (stage.client(), stage.client());
+        let lock = a.locks.lock("job").ttl(24 * SECOND);
+        let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+        assert!(b.locks.revoke("job", Revoke::Gently).await.unwrap().is_some());
+        if has_heard {
+            assert_eq!(guard.lost().await, LossReason::Revoked);
+        }
+        let carried = a.arbiter.calls(Operation::Carry);
+        stage.switches().await;
+        sleep(10 * SECOND).await;
+        assert!(!guard.is_valid() && guard.loss().is_some());
+        assert_eq!(a.arbiter.calls(Operation::Carry), carried);
+        sleep(SECOND).await;
+        b.takes("job").await.release().await.unwrap();
+    }
+}
+
+/// It looks at the route, and is executed when its holder has gone along.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_that_a_switch_overtakes_is_none() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let guard = a.takes("job").await;
+    b.primary.next(Operation::Revoke, Fault::DelayRequest(4 * SECOND));
+    let (revoked, _) = tokio::join!(b.store.revoke(guard.name(), None, Revoke::Now), async {
+        sleep(SECOND).await;
+        stage.switches().await
+    });
+    let error = revoked.unwrap_err();
+    assert!(error.is_passing() && error.applied() == Applied::Maybe, "{error:?}");
+    assert!(error.to_string().contains("revoke it again"), "{error}");
+    sleep(11 * SECOND).await;
+    assert!(guard.is_valid() && b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+}
+
+/// Its first carry arrived, and was revoked there before the second.
+#[tokio::test(start_paused = true)]
+async fn who_was_revoked_where_it_goes_is_told() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let lock = client.locks.lock("job").ttl(24 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+    sleep(5 * SECOND).await; // Renewed at 8 s.
+    client.arbiter.always(Operation::Carry, Fault::LoseReply);
+    stage.switches().await;
+    while holder_in(&stage.arbiter, "job").await.is_none() {
+        sleep(SECOND / 20).await;
+    }
+    stage.arbiter.revoke(guard.name(), None, Revoke::Gently).await.unwrap();
+    client.arbiter.heal();
+    sleep(SECOND).await;
+    let carried = client.arbiter.calls(Operation::Carry);
+    assert_eq!(guard.lost().await, LossReason::Revoked);
+    assert!(guard.is_valid(), "it has until the route is over");
+    sleep(SECOND).await;
+    assert_eq!(client.arbiter.calls(Operation::Carry), carried);
+}
+
+/// Whose job makes no progress is not renewed, and going along is no renewal.
+#[tokio::test(start_paused = true)]
+async fn a_carry_gives_nobody_more_than_it_was_to_have() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let began = Instant::now();
+    let lock = client.locks.lock("job").progress_within(5 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+    sleep(25 * SECOND).await;
+    stage.switches().await;
+    sleep(8 * SECOND).await;
+    for store in [&stage.primary, &stage.arbiter] {
+        let held = store.inspect(guard.name()).await.unwrap().expect("it went along");
+        assert!(held.holder.is_some() && began.elapsed() + held.remaining <= 60 * SECOND, "{held:?}");
+    }
+    assert_eq!(guard.lost().await, LossReason::NoProgress);
+}
+
 /// Whoever asks and then stands still keeps nobody from the route.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_stands_still_ends_no_hold() {

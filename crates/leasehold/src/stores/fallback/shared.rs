@@ -117,6 +117,16 @@ impl Shared {
         self.reading(self.heard.subscribe()).await
     }
 
+    /// Has it read until it was asked for at `moment` or later.
+    pub async fn read_since(&self, moment: Moment) -> Result<()> {
+        loop {
+            self.read_anew().await?;
+            if self.holders().route().is_some_and(|route| route.was_read_since(moment)) {
+                return Ok(());
+            }
+        }
+    }
+
     async fn reading(&self, mut next: watch::Receiver<Result<(), Arc<Error>>>) -> Result<()> {
         self.bells.read.notify_one();
         let limit = self.settings.down_after * 2;
