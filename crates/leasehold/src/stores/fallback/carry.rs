@@ -8,8 +8,9 @@ use futures_util::{StreamExt, stream};
 use super::holders::Move;
 use super::shared::{Shared, limited};
 use super::stores::{Side, Stores};
+use crate::error::Applied;
 use crate::rule::Rule;
-use crate::store::Refusal;
+use crate::store::{Refusal, Route};
 use crate::validity::{self, Moment};
 
 /// How many are under way at the same time.
@@ -63,17 +64,25 @@ impl Shared {
             Ok(Err(Refusal::Revoked)) => self.holders().revoked(&moved),
             // Another route or incarnation may come, and who is in the way may go.
             Ok(Err(refusal)) => drop(self.refused(&moved.to, refusal)),
+            // It may have arrived, or may still: behind it whoever has ended meanwhile ends there, too.
+            Err(error) if error.applied() == Applied::Maybe && !self.holders().is_somebodys(moved.lease.key.holder) => {
+                self.clear_behind(&moved, &moved.to);
+            }
             Err(_) => {}
         }
+    }
+
+    fn clear_behind(&self, moved: &Move, on: &Route) {
+        drop(self.leave_over(moved.lease.key.clone(), Side::of(&on.target), moved.lease.ttl));
     }
 
     fn carried(&self, moved: &Move, sent: Moment) {
         let is_somebodys = self.holders().moved(moved, validity::until(sent, moved.lease.ttl), self.now());
         if !is_somebodys {
-            return self.leave_over(moved.lease.key.clone(), Side::of(&moved.to.target), moved.lease.ttl);
+            return self.clear_behind(moved, &moved.to);
         }
         if !Rule::NoCleanUpBehindACarry.holds() {
-            self.leave_over(moved.lease.key.clone(), Side::of(&moved.from.target), moved.lease.ttl);
+            self.clear_behind(moved, &moved.from);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::route::RouteLease;
-use super::stores::Side;
+use super::stores::{Side, Stores};
 use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Claim, FencingToken, HolderId, LeaseKey, Renewal};
 use crate::rule::Rule;
-use crate::store::{Carried, Route};
+use crate::store::{Carried, Route, Store};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
@@ -32,6 +32,8 @@ struct Held {
     /// In which stores something of it may be.
     traces: Traces,
     lease: Option<Lease>,
+    /// Over which handles its last claims went, to the primary and to the arbiter.
+    claimed_over: [Option<Arc<dyn Store>>; 2],
     /// It was given back, and will not ask again.
     has_ended: bool,
     /// Its tick was not to be run.
@@ -39,6 +41,8 @@ struct Held {
     times_asked: u32,
     /// Under which grant it last claimed a tick.
     claimed_tick: Option<FencingToken>,
+    /// Whether it was ever answered that the tick is its own, and so may have begun it.
+    may_have_begun: bool,
     /// Until when its lease is to last, whichever store answers: it was asked for a TTL before.
     wanted_until: Moment,
     /// When nothing of it can be left anywhere.
@@ -135,24 +139,30 @@ impl Holders {
         Ok(is_new)
     }
 
-    /// A request for this holder is about to be sent there.
-    pub fn asks(&mut self, claim: &Claim, side: Side, now: Moment) {
+    /// A claim of this holder is about to be sent there; if it is for a tick, then after that to the arbiter.
+    pub fn asks(&mut self, claim: &Claim, stores: &Stores, side: Side, now: Moment) {
         let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
         let held = self.by_id.entry(claim.holder).or_insert_with(|| Held {
             key,
             label: Arc::clone(&claim.label),
             traces: Traces::default(),
+            claimed_over: [None, None],
             lease: None,
             has_ended: false,
             not_due: None,
             times_asked: 0,
             claimed_tick: None,
+            may_have_begun: false,
             wanted_until: now,
             forget_at: now,
         });
         held.times_asked += 1;
         held.traces.add(side);
         held.traces.ticked |= claim.due.is_some();
+        held.claimed_over[side as usize] = Some(stores.handle(side));
+        if claim.due.is_some() {
+            held.claimed_over[Side::Arbiter as usize] = Some(stores.handle(Side::Arbiter));
+        }
         held.wants(claim.ttl, now);
     }
 
@@ -200,10 +210,19 @@ impl Holders {
         Some(bound)
     }
 
-    /// It is about to claim its tick under this grant. Says whether it has before.
+    /// It is about to claim its tick under this grant. Says whether what it has of it already is to be given to it: of the same
+    /// grant, or if nothing that came before was.
     pub fn claims_tick(&mut self, holder: HolderId, token: FencingToken) -> bool {
-        let held = self.by_id.get_mut(&holder);
-        held.is_some_and(|held| held.claimed_tick.replace(token) == Some(token))
+        let Some(held) = self.by_id.get_mut(&holder) else { return false };
+        let before = held.claimed_tick.replace(token);
+        before.is_some_and(|before| before == token || !held.may_have_begun)
+    }
+
+    /// The tick is its own, and it is about to be told so. False if its lease is over.
+    pub fn is_given_its_tick(&mut self, holder: HolderId, now: Moment) -> bool {
+        self.rebind(holder, now);
+        let held = self.by_id.get_mut(&holder).filter(|held| held.lease.is_some());
+        held.map(|held| held.may_have_begun = true).is_some()
     }
 
     /// Its keeper is about to have it renewed for this long. Under which route; none if it has no lease any more.
@@ -316,6 +335,16 @@ impl Holders {
         // Its own guard has given it up: there is nobody to tell.
         let was_valid = held.lease.take().is_some_and(|lease| now < lease.bound.until());
         Traces { was_valid, ..held.traces }
+    }
+
+    /// The handle behind whose requests its end must be sent there; the first time only.
+    pub fn claimed_over(&mut self, holder: HolderId, side: Side) -> Option<Arc<dyn Store>> {
+        self.by_id.get_mut(&holder)?.claimed_over[side as usize].take()
+    }
+
+    /// Whether it is known here, and has not ended.
+    pub fn is_somebodys(&self, holder: HolderId) -> bool {
+        self.by_id.get(&holder).is_some_and(|held| !held.has_ended)
     }
 
     /// The same for one whose tick is not to be run. Until it is forgotten it is told so whenever it asks again: what is sent for
