@@ -8,10 +8,12 @@ use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome,
-    Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, NotDue,
+    Outcome, Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
 };
-use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
+use leasehold_testkit::simulation::{Link, Machine, Network, Weather, Wire};
+use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -439,6 +441,49 @@ async fn who_waits_for_a_running_tick_leaves_no_queue_by_leaving() {
     assert!(holding.ticket.is_some());
 }
 
+/// Somebody is granted the lock, and begins the tick, between the two looks of a claim for it.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_begun_between_two_looks_is_running() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let due = stage.due().await;
+    let mine = Claim { due: Some(due), ..claim("job") };
+    let before = a.takes("job").await;
+    b.arbiter.next(Operation::ClaimTick, Fault::DelayRequest(SECOND));
+    let (answer, running) = tokio::join!(b.asks(&mine), async {
+        sleep(SECOND / 2).await;
+        before.release().await.unwrap();
+        a.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due")
+    });
+    let Ok(Attempt::Held(holding)) = answer else { panic!("it runs elsewhere: {answer:?}") };
+    assert_eq!(holding.holder, Some(running.holder()));
+    // Whoever holds the lock when its holder is gone has not begun it.
+    stage.primary.revoke(running.name(), None, Revoke::Now).await.unwrap();
+    let after = a.takes("job").await;
+    let answer = b.asks(&mine).await;
+    assert!(matches!(answer, Ok(Attempt::NotDue(NotDue::Claimed { unfinished: true, .. }))), "{answer:?}");
+    drop((running, after));
+}
+
+/// What it claimed of a tick is its own, though the lease under which it did is over; once it was told so, it may have begun.
+#[tokio::test(start_paused = true)]
+async fn who_lost_its_lease_on_the_way_may_have_its_own_tick() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let mine = Claim { due: Some(stage.due().await), ..claim("job") };
+    client.arbiter.next(Operation::ClaimTick, Fault::LoseReply);
+    assert_eq!(client.asks(&mine).await.unwrap_err().applied(), Applied::Maybe);
+    client.arbiter.always(Operation::Carry, Fault::Fail(ErrorKind::Refused));
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let Attempt::Granted(grant) = client.asks(&mine).await.unwrap() else { panic!("it is its own") };
+    assert_eq!(grant.attempt, 1);
+    client.primary.always(Operation::Carry, Fault::Fail(ErrorKind::Refused));
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::NotDue(_)));
+}
+
 /// The answer to a carry comes when the holder, who believed in it no longer, has been granted the same lease again.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_to_a_carry_takes_nothing_from_who_asked_again() {
@@ -555,6 +600,102 @@ async fn a_carry_keeps_a_revocation() {
     stage.primary.carry(&lease, &to).await.unwrap().expect("what is over is no longer revoked");
 }
 
+/// The old holder has not heard of it yet when the route changes: nevertheless its successor goes along, and not it.
+#[tokio::test(start_paused = true)]
+async fn who_was_replaced_does_not_go_along_in_front_of_its_successor() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let old = a.takes("job").await;
+    assert!(b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+    let new = b.takes("job").await;
+    stage.switches().await;
+    assert_eq!(old.lost().await, LossReason::Gone);
+    sleep(11 * SECOND).await;
+    assert!(!old.is_valid() && new.is_valid() && new.loss().is_none());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(new.holder()));
+}
+
+/// A switch undoes no revocation, whether its holder has heard of it or not.
+#[tokio::test(start_paused = true)]
+async fn what_was_revoked_does_not_go_along() {
+    for has_heard in [false, true] {
+        let stage = Stage::settled().await;
+        let (a, b) = (stage.client(), stage.client());
+        let lock = a.locks.lock("job").ttl(24 * SECOND);
+        let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+        assert!(b.locks.revoke("job", Revoke::Gently).await.unwrap().is_some());
+        if has_heard {
+            assert_eq!(guard.lost().await, LossReason::Revoked);
+        }
+        let carried = a.arbiter.calls(Operation::Carry);
+        stage.switches().await;
+        sleep(10 * SECOND).await;
+        assert!(!guard.is_valid() && guard.loss().is_some());
+        assert_eq!(a.arbiter.calls(Operation::Carry), carried);
+        sleep(SECOND).await;
+        b.takes("job").await.release().await.unwrap();
+    }
+}
+
+/// It looks at the route, and is executed when its holder has gone along.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_that_a_switch_overtakes_is_none() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let guard = a.takes("job").await;
+    b.primary.next(Operation::Revoke, Fault::DelayRequest(4 * SECOND));
+    let (revoked, _) = tokio::join!(b.store.revoke(guard.name(), None, Revoke::Now), async {
+        sleep(SECOND).await;
+        stage.switches().await
+    });
+    let error = revoked.unwrap_err();
+    assert!(error.is_passing() && error.applied() == Applied::Maybe, "{error:?}");
+    assert!(error.to_string().contains("revoke it again"), "{error}");
+    sleep(11 * SECOND).await;
+    assert!(guard.is_valid() && b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+}
+
+/// Its first carry arrived, and was revoked there before the second.
+#[tokio::test(start_paused = true)]
+async fn who_was_revoked_where_it_goes_is_told() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let lock = client.locks.lock("job").ttl(24 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+    sleep(5 * SECOND).await; // Renewed at 8 s.
+    client.arbiter.always(Operation::Carry, Fault::LoseReply);
+    stage.switches().await;
+    while holder_in(&stage.arbiter, "job").await.is_none() {
+        sleep(SECOND / 20).await;
+    }
+    stage.arbiter.revoke(guard.name(), None, Revoke::Gently).await.unwrap();
+    client.arbiter.heal();
+    sleep(SECOND).await;
+    let carried = client.arbiter.calls(Operation::Carry);
+    assert_eq!(guard.lost().await, LossReason::Revoked);
+    assert!(guard.is_valid(), "it has until the route is over");
+    sleep(SECOND).await;
+    assert_eq!(client.arbiter.calls(Operation::Carry), carried);
+}
+
+/// Whose job makes no progress is not renewed, and going along is no renewal.
+#[tokio::test(start_paused = true)]
+async fn a_carry_gives_nobody_more_than_it_was_to_have() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let began = Instant::now();
+    let lock = client.locks.lock("job").progress_within(5 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+    sleep(25 * SECOND).await;
+    stage.switches().await;
+    sleep(8 * SECOND).await;
+    for store in [&stage.primary, &stage.arbiter] {
+        let held = store.inspect(guard.name()).await.unwrap().expect("it went along");
+        assert!(held.holder.is_some() && began.elapsed() + held.remaining <= 60 * SECOND, "{held:?}");
+    }
+    assert_eq!(guard.lost().await, LossReason::NoProgress);
+}
+
 /// Whoever asks and then stands still keeps nobody from the route.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_stands_still_ends_no_hold() {
@@ -632,9 +773,9 @@ async fn many_holds_go_along_and_leave_nothing() {
     client.arbiter.always(Operation::Release, Fault::DelayRequest(SECOND / 10));
     let ended: Vec<_> =
         mine[..200].iter().map(|claim| LeaseKey { name: claim.name.clone(), holder: claim.holder }).collect();
-    for lease in &ended {
-        assert_eq!(client.store.release(lease, Ended::default()).await.unwrap(), Release::Released);
-    }
+    let release = |lease| client.store.release(lease, Ended::default());
+    let released = futures_util::future::join_all(ended.iter().map(release)).await;
+    assert!(released.into_iter().all(|answer| answer.unwrap() == Release::Released));
     client.primary.heal();
     sleep(4 * SECOND).await;
     assert_eq!(stage.primary.list().await.unwrap().len(), mine.len() - ended.len());
@@ -679,6 +820,163 @@ async fn done_is_done_though_the_primary_is_away() {
     let how = Ended { keep_for: SECOND, verdict: Some(Verdict::Done(mine.due.unwrap().tick)) };
     let key = LeaseKey { name: mine.name.clone(), holder: mine.holder };
     assert_eq!(client.store.release(&key, how).await.unwrap_err().applied(), Applied::Maybe);
+}
+
+/// The same if it is silent: what the arbiter was told is answered in time.
+#[tokio::test(start_paused = true)]
+async fn done_is_done_though_the_primary_is_silent() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let due = stage.due().await;
+    let guard = client.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    client.primary.always(Operation::Release, Fault::HangBefore);
+    let began = Instant::now();
+    assert_eq!(guard.complete().await.unwrap(), Released::InTime);
+    assert!(began.elapsed() < 3 * SECOND, "{:?}", began.elapsed());
+    client.primary.heal();
+    sleep(3 * SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+    // Who has nothing to say to the arbiter is told what the primary says, or that it doesn't.
+    let guard = client.takes("job").await;
+    client.primary.always(Operation::Release, Fault::HangBefore);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+/// The process may end as soon as it is told that its lock is released.
+#[tokio::test(start_paused = true)]
+async fn when_a_release_is_answered_both_stores_are_clear() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    for store in [&stage.primary, &stage.arbiter] {
+        assert_eq!(holder_in(store, "job").await, Some(guard.holder()));
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    for store in [&stage.primary, &stage.arbiter] {
+        assert_eq!(holder_in(store, "job").await, None);
+    }
+    // One that is silent keeps nobody waiting.
+    let guard = client.takes("job").await;
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    client.arbiter.always(Operation::Release, Fault::HangBefore);
+    let began = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
+    client.arbiter.heal();
+    sleep(3 * SECOND).await;
+    assert_eq!(holder_in(&stage.arbiter, "job").await, None);
+}
+
+/// One client at the end of ways on which messages take time.
+struct Wired {
+    primary: Arc<Memory>,
+    arbiter: Arc<Memory>,
+    networks: [Network; 2],
+    links: [Link; 2],
+    client: Machine,
+    locks: Locks,
+}
+
+/// Messages take so long, one way; silence is short.
+fn calm(millis: u64) -> Weather {
+    let delay = Duration::from_millis(millis);
+    Weather { delay: (delay, delay), silence: SECOND / 5, ..Weather::FAIR }
+}
+
+impl Wired {
+    /// In force, all messages taking a millisecond; hears of switches.
+    async fn new(on_switch: impl Fn(&[Network; 2]) + Send + Sync + 'static) -> Self {
+        let machines = [0, 1, 2].map(|_| Machine::new());
+        let [client, nodes @ ..] = &machines;
+        let networks = [1, 2].map(|seed| Network::new(Random::new(seed), calm(1)));
+        let links = [0, 1].map(|node| networks[node].link(client, &nodes[node]));
+        let memory = |node: usize| Arc::new(Memory::new(Arc::new(nodes[node].clone())));
+        let (primary, arbiter) = (memory(0), memory(1));
+        let wire = |store: &Arc<Memory>, link: &Link| Arc::new(Wire::new(store.clone(), link.clone()));
+        let clock = Arc::new(client.clone());
+        let told = networks.clone();
+        let settings = Settings::default().simulated(clock.clone()).on_switch(move |_| on_switch(&told));
+        let store = Fallback::over(wire(&primary, &links[0]), wire(&arbiter, &links[1]), settings).unwrap();
+        let locks = Locks::builder().simulated(clock).over(Arc::new(store));
+        drop(locks.list().await.unwrap());
+        sleep(11 * SECOND).await;
+        Self { primary, arbiter, networks, links, client: client.clone(), locks }
+    }
+
+    async fn takes(&self, name: &str) -> Guard {
+        self.locks.lock(name).try_acquire().await.unwrap().guard().expect("it is free")
+    }
+
+    async fn goes_to_the_arbiter(&self) {
+        let switch = Switch { from: Epoch::FIRST, to: Target::Arbiter, dwell: Duration::ZERO, patience: Duration::MAX };
+        assert!(self.arbiter.switch(&switch).await.unwrap());
+        self.arbiter.arm(Epoch::FIRST.later(1), 10 * SECOND).await.unwrap();
+    }
+}
+
+/// The holder ends while its lease is being carried: its end comes behind that, and its process may end then.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_answered_when_a_carry_under_way_is_undone() {
+    let switched = Arc::new(Notify::new());
+    let told = switched.clone();
+    let wired = Wired::new(move |_| told.notify_one()).await;
+    let guard = wired.takes("job").await;
+    wired.networks[1].set_weather(calm(100));
+    wired.goes_to_the_arbiter().await;
+    switched.notified().await;
+    sleep(SECOND / 20).await; // The carry is under way.
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    wired.client.stop_for(3600 * SECOND);
+    sleep(5 * SECOND).await;
+    for store in [&wired.primary, &wired.arbiter] {
+        assert_eq!(holder_in(store, "job").await, None);
+    }
+}
+
+/// Its connection broke and the store reads on: it arrives behind the end of its holder, and is not answered.
+#[tokio::test(start_paused = true)]
+async fn a_carry_that_is_lost_leaves_nothing_of_who_has_ended() {
+    let switched = Arc::new(Notify::new());
+    let told = switched.clone();
+    let wired = Wired::new(move |networks| {
+        networks[1].set_weather(Weather { stragglers: (1.0, 2 * SECOND), ..calm(1) });
+        told.notify_one();
+    })
+    .await;
+    let guard = wired.takes("job").await;
+    wired.goes_to_the_arbiter().await;
+    switched.notified().await;
+    sleep(SECOND / 20).await;
+    wired.networks[1].set_weather(calm(1));
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    let mut came = false;
+    for _ in 0..3000 {
+        came |= holder_in(&wired.arbiter, "job").await.is_some();
+        sleep(SECOND / 1000).await;
+    }
+    assert!(came, "the carry straggled");
+    sleep(SECOND).await;
+    assert_eq!(holder_in(&wired.arbiter, "job").await, None);
+}
+
+/// That the arbiter was away when a dropped acquisition was first taken back is no reason to overtake its claim later.
+#[tokio::test(start_paused = true)]
+async fn who_leaves_again_does_not_overtake_its_own_claim() {
+    let wired = Wired::new(|_| {}).await;
+    let millis = wired.locks.time().await.unwrap().as_millis() as i64;
+    let lock = wired.locks.lock("job").tick(Tick::from_unix_millis(millis).unwrap());
+    wired.networks[0].set_weather(calm(3000));
+    assert!(tokio::time::timeout(SECOND / 10, lock.try_acquire()).await.is_err(), "it is under way");
+    wired.networks[0].set_weather(calm(1));
+    wired.links[1].cut();
+    sleep(SECOND).await;
+    wired.links[1].mend();
+    sleep(5 * SECOND).await;
+    assert_eq!(holder_in(&wired.primary, "job").await, None);
+    drop(lock.try_acquire().await.unwrap().guard().expect("it is due, and free"));
 }
 
 /// With threads, as in earnest.

@@ -113,6 +113,11 @@ impl Settings {
         (self.route_lease / 6).min(Duration::from_millis(500))
     }
 
+    /// How long the primary may take where nobody has to wait for it.
+    pub(super) fn primary_limit(&self) -> Duration {
+        (self.down_after / 5).min(Duration::from_secs(2))
+    }
+
     /// How soon it is tried again.
     pub(super) fn retry(&self) -> Duration {
         (self.route_lease / 20).max(Duration::from_millis(250))

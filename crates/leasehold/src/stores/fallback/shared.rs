@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::holders::Holders;
 use super::leftovers::{Leftover, Leftovers};
@@ -115,6 +115,16 @@ impl Shared {
     /// long, at any time, and must keep nobody from the route.
     pub async fn read_anew(&self) -> Result<()> {
         self.reading(self.heard.subscribe()).await
+    }
+
+    /// Has it read until it was asked for at `moment` or later.
+    pub async fn read_since(&self, moment: Moment) -> Result<()> {
+        loop {
+            self.read_anew().await?;
+            if self.holders().route().is_some_and(|route| route.was_read_since(moment)) {
+                return Ok(());
+            }
+        }
     }
 
     async fn reading(&self, mut next: watch::Receiver<Result<(), Arc<Error>>>) -> Result<()> {
@@ -229,10 +239,25 @@ impl Shared {
         }
     }
 
-    /// What is left of a holder in a store is taken away in the background, as far as that can be done.
-    pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) {
-        let until = self.now() + ttl;
-        self.left_over_on(side).add(Leftover { key, until });
+    /// What is left of a holder in a store is taken away in the background, as far as that can be done: behind what went out
+    /// from there before, a carry above all. Resolves once nothing more is to be done.
+    pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) -> oneshot::Receiver<()> {
+        let (cleared, is_cleared) = oneshot::channel();
+        let now = self.now();
+        let until = now + ttl;
+        if now < until {
+            self.left_over_on(side).add(Leftover { key, until, cleared });
+        }
+        is_cleared
+    }
+
+    /// The same, and waits a moment for it: the process may end next. Not for a primary that is known to be away.
+    pub async fn clear(&self, key: LeaseKey, side: Side, ttl: Duration) {
+        let is_cleared = self.leave_over(key, side, ttl);
+        let is_away = side == Side::Primary && lock(&self.health).is_failing();
+        if !is_away {
+            let _ = tokio::time::timeout(self.settings.read_limit(), is_cleared).await;
+        }
     }
 
     pub fn left_over_on(&self, side: Side) -> &Leftovers {

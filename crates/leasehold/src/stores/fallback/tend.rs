@@ -7,8 +7,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::FutureExt;
-use futures_util::{StreamExt, stream};
+use futures_util::stream::FuturesUnordered;
 
 use super::leftovers::Leftover;
 use super::shared::{Shared, limited, lock};
@@ -106,8 +107,7 @@ impl Shared {
         let mut complained = Moment::from_nanos(0);
         loop {
             let sent = self.now();
-            let limit = (self.settings.down_after / 5).min(Duration::from_secs(2));
-            let answer = limited(limit, stores.primary().serves()).await;
+            let answer = limited(self.settings.primary_limit(), stores.primary().serves()).await;
             lock(&self.health).note(&answer, sent);
             if self.is_to_complain(complained) {
                 complained = sent;
@@ -144,17 +144,26 @@ impl Shared {
 
     /// Takes away what is left over in one of the stores, as long as it can be there.
     async fn keep_clearing(&self, stores: &Stores, side: Side) {
-        let clear = async |leftover: Leftover| {
-            let call = stores.on(side).release(&leftover.key, Ended::default());
-            if limited(self.settings.read_limit(), call).await.is_err() {
-                self.left_over_on(side).add(leftover);
-            }
-        };
+        let mut clearing = FuturesUnordered::new();
         loop {
-            let left = self.left_over_on(side).take(|| self.now()).await;
-            stream::iter(left).for_each_concurrent(AT_ONCE, clear).await;
-            tokio::time::sleep(CLEAR).await;
+            tokio::select! {
+                biased;
+                Some(()) = clearing.next(), if !clearing.is_empty() => {}
+                leftover = self.left_over_on(side).next(|| self.now()), if clearing.len() < AT_ONCE => {
+                    clearing.push(self.clear_away(stores, side, leftover));
+                }
+            }
         }
+    }
+
+    async fn clear_away(&self, stores: &Stores, side: Side, leftover: Leftover) {
+        let call = stores.on(side).release(&leftover.key, Ended::default());
+        if limited(self.settings.read_limit(), call).await.is_ok() {
+            let _ = leftover.cleared.send(());
+            return;
+        }
+        tokio::time::sleep(CLEAR).await;
+        self.left_over_on(side).add(leftover);
     }
 }
 
