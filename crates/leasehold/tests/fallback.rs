@@ -378,6 +378,63 @@ async fn r12_a_restored_arbiter_is_believed_after_its_repair_only() {
     }
 }
 
+/// The same where not even a backup is left: the operator's step writes the route anew.
+#[tokio::test(start_paused = true)]
+async fn r12_an_arbiter_that_lost_all_is_repaired_too() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let terms = stage.arbiter.route().await.unwrap().unwrap().terms;
+    stage.arbiter.start_from(&Saved::default());
+    sleep(15 * SECOND).await;
+    assert_eq!(client.is_told("job").await.0, ErrorKind::Misconfigured);
+    let seen = stage.primary.serves().await.unwrap().watermark;
+    assert_eq!(stage.arbiter.repair(seen, &terms).await.unwrap(), seen.later(2));
+    sleep(15 * SECOND).await;
+    let guard = client.takes("job").await;
+    assert!(guard.token() > token);
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(guard.holder()));
+    stage.until_it_leads_to(false).await;
+    let other = stage.client();
+    assert!(guard.is_valid() && other.is_contended("job").await);
+    guard.release().await.unwrap();
+    assert!(other.takes("job").await.token().number() >> 46 == seen.number() + 3);
+}
+
+/// That nothing can be reached at all is told from all else, whatever is known of the route, and whether it fails or is silent.
+#[tokio::test(start_paused = true)]
+async fn that_both_are_away_is_told() {
+    let away = |told: (ErrorKind, String)| {
+        let (kind, message) = told;
+        assert!(kind == ErrorKind::Unavailable && message.starts_with("neither store can be reached"), "{message}");
+        assert!(message.contains("the primary (") && message.contains("the arbiter ("), "{message}");
+    };
+    for is_silent in [false, true] {
+        let stage = Stage::settled().await;
+        let (knows, fresh) = (stage.client(), stage.client());
+        knows.takes("job").await.release().await.unwrap();
+        let fault = if is_silent { Fault::HangBefore } else { Fault::Fail(ErrorKind::Unavailable) };
+        let all = [Operation::TryAcquire, Operation::Serves, Operation::Route, Operation::Leave];
+        for faults in [&knows, &fresh].into_iter().flat_map(|client| [&client.primary, &client.arbiter]) {
+            all.into_iter().for_each(|operation| faults.always(operation, fault));
+        }
+        away(fresh.is_told("job").await);
+        sleep(4 * SECOND).await;
+        if !is_silent {
+            away(knows.is_told("job").await);
+        }
+        sleep(10 * SECOND).await;
+        away(knows.is_told("job").await);
+        // The arbiter alone is told so.
+        fresh.primary.heal();
+        sleep(5 * SECOND).await;
+        let (_, message) = fresh.is_told("job").await;
+        assert!(message.starts_with("the arbiter has not said"), "{message}");
+    }
+}
+
 /// A1: the route lease and the largest TTL are the same for all.
 #[tokio::test(start_paused = true)]
 async fn a1_who_counts_otherwise_is_refused() {

@@ -53,7 +53,8 @@ impl Shared {
         self.holders().asks(claim, stores, Side::of(&under.target), sent);
         let plain = without_what_is_not_of_one_store(claim);
         let answer = stores.tagged(&under.target).claim(&plain, &under).await;
-        match answer.inspect_err(|error| self.suspect(&under, error))? {
+        let answer = answer.inspect_err(|error| self.suspect(&under, error));
+        match answer.map_err(|error| self.of_both(&under, error))? {
             Err(refusal) => Err(self.refused(&under, refusal)),
             Ok(Attempt::Granted(grant)) => {
                 let until = validity::until(sent, claim.ttl);

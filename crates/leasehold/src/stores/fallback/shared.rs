@@ -1,5 +1,6 @@
 //! What all handles of one fallback share.
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::route::RouteLease;
 use super::settings::Settings;
 use super::stores::{Side, Stores};
 use super::switch::Health;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::lease::LeaseKey;
 use crate::rule::Rule;
 use crate::span::Span;
@@ -26,7 +27,7 @@ pub(super) struct Shared {
     /// What the clients of the namespace must agree on.
     pub terms: RouteTerms,
     holders: Mutex<Holders>,
-    pub health: Mutex<Health>,
+    pub health: watch::Sender<Health>,
     /// What the last reading of the route came to; the background's, who alone reads it.
     pub heard: watch::Sender<Result<(), Arc<Error>>>,
     /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
@@ -66,7 +67,7 @@ impl Shared {
             terms: settings.terms(primary),
             settings,
             holders: Mutex::default(),
-            health: Mutex::default(),
+            health: watch::Sender::default(),
             heard: watch::Sender::new(Ok(())),
             leftovers: Default::default(),
             bells: Bells::default(),
@@ -104,11 +105,41 @@ impl Shared {
         if let Some(route) = self.known_route() {
             return Ok(route);
         }
-        let unknown = |error: Error| error.context("the arbiter has not said which store is in use");
-        self.reading(next).await.map_err(unknown)?;
+        if let Err(error) = self.reading(next).await {
+            return Err(self.without_a_route(error).await);
+        }
         self.known_route().ok_or_else(|| {
             Error::new(ErrorKind::TimedOut, "the arbiter's answer came so late that the route may have changed since")
         })
+    }
+
+    /// That the arbiter can't be reached is one thing, and that neither can is another.
+    async fn without_a_route(&self, error: Error) -> Error {
+        let mut health = self.health.subscribe();
+        if error.is_transient() {
+            let known = health.wait_for(Health::is_known);
+            let _ = tokio::time::timeout(self.settings.primary_limit(), known).await;
+            if let Some(primary) = self.health.borrow().why() {
+                return neither(primary, &error);
+            }
+        }
+        error.context("the arbiter has not said which store is in use")
+    }
+
+    /// The error of a store that was asked under a route; if the other is away, too, of both.
+    pub fn of_both(&self, under: &Route, error: Error) -> Error {
+        if !error.is_transient() {
+            return error;
+        }
+        let both = match Side::of(&under.target) {
+            Side::Primary => {
+                let heard = self.heard.borrow();
+                heard.as_ref().err().filter(|arbiter| arbiter.is_transient()).map(|arbiter| neither(&error, arbiter))
+            }
+            Side::Arbiter => self.health.borrow().why().map(|primary| neither(primary, &error)),
+        };
+        let Some(both) = both else { return error };
+        if error.applied() == Applied::Maybe { both.maybe_applied() } else { both }
     }
 
     /// Has the background read the route, and waits for that. It does not read by itself: a caller may stand still for
@@ -254,7 +285,7 @@ impl Shared {
     /// The same, and waits a moment for it: the process may end next. Not for a primary that is known to be away.
     pub async fn clear(&self, key: LeaseKey, side: Side, ttl: Duration) {
         let is_cleared = self.leave_over(key, side, ttl);
-        let is_away = side == Side::Primary && lock(&self.health).is_failing();
+        let is_away = side == Side::Primary && self.health.borrow().is_failing();
         if !is_away {
             let _ = tokio::time::timeout(self.settings.read_limit(), is_cleared).await;
         }
@@ -263,6 +294,12 @@ impl Shared {
     pub fn left_over_on(&self, side: Side) -> &Leftovers {
         &self.leftovers[side as usize]
     }
+}
+
+/// Nothing can be reached at all.
+fn neither(primary: impl Display, arbiter: impl Display) -> Error {
+    let message = format!("neither store can be reached: the primary ({primary}), the arbiter ({arbiter})");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// An arbiter without a route, which has had one.

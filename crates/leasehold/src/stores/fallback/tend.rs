@@ -108,7 +108,7 @@ impl Shared {
         loop {
             let sent = self.now();
             let answer = limited(self.settings.primary_limit(), stores.primary().serves()).await;
-            lock(&self.health).note(&answer, sent);
+            self.health.send_modify(|health| health.note(&answer, sent));
             if self.is_to_complain(complained) {
                 complained = sent;
                 let _ = limited(self.settings.read_limit(), stores.arbiter().complain()).await;
@@ -126,16 +126,16 @@ impl Shared {
     /// Nobody goes back to a primary that one of us can't reach.
     fn is_to_complain(&self, last: Moment) -> bool {
         let is_in_reserve = self.known_route().is_some_and(|route| route.route.target == Target::Arbiter);
-        is_in_reserve && lock(&self.health).is_failing() && self.now().since(last) >= self.settings.up_after / 4
+        is_in_reserve && self.health.borrow().is_failing() && self.now().since(last) >= self.settings.up_after / 4
     }
 
     fn is_all_well(&self) -> bool {
-        self.known_route().is_some_and(|route| lock(&self.health).is_what_the_route_says(&route))
+        self.known_route().is_some_and(|route| self.health.borrow().is_what_the_route_says(&route))
     }
 
     async fn switch_if_called_for(&self, stores: &Stores) {
         let Some(route) = self.known_route() else { return };
-        let called_for = switch::called_for(&route, &lock(&self.health), &self.settings, self.now());
+        let called_for = switch::called_for(&route, &self.health.borrow(), &self.settings, self.now());
         let Some(switch) = called_for else { return };
         // Whether it took effect, and whoever did it: the next reading tells, and arms it.
         let _ = limited(self.settings.read_limit(), stores.arbiter().switch(&switch)).await;

@@ -132,7 +132,7 @@ impl Scripts {
                 claim: script!("claim.lua", Routed, ""),
                 renew_under: script!("renew_under.lua", Routed, WHEN_FULL_TOO),
                 carry: script!("carry.lua", Routed, ""),
-                serves: script!("serves.lua", None, ""),
+                serves: script!("serves.lua", None, WHEN_FULL_TOO),
             },
         }
     }
