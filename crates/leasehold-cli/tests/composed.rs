@@ -82,6 +82,18 @@ fn a_job_goes_on_while_the_primary_dies_and_comes_back() {
     two.run(&["run", "a", "--", "true"]).says(&[]);
 }
 
+/// It tries but once; but nobody would ever switch if all who try went away at the first error.
+#[test]
+fn a_run_that_does_not_wait_outlasts_the_switch() {
+    let two = Two::start();
+    two.run(&["run", "a", "--", "true"]).says(&[]);
+    two.primary.kill();
+    let ran = two.run(&["run", "a", "--", "echo", "ran"]);
+    ran.says(&["ran"]);
+    assert!(ran.stderr.contains("it is asked again for"), "{ran:?}");
+    assert_eq!(two.route()["target"], "arbiter");
+}
+
 /// The lease lasts for a minute more, but nobody who stands still knows where the route leads.
 #[test]
 fn a_stopped_wrapper_does_not_outlive_its_route() {

@@ -112,6 +112,14 @@ impl Place {
         }
     }
 
+    /// For how long it may grant nothing before another of its stores is used; zero where there is no other.
+    pub fn moves_within(&self) -> Duration {
+        match self {
+            Self::Fallback { settings, .. } => settings.moves_within(),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The longest that a job may need to stop.
     pub fn longest_stop_grace(&self) -> Duration {
         match self {

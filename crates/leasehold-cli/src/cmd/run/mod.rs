@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
                 let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
                 opened.expect("a panic ends the process")
             };
-            unless_stopped(&mut self.warden, patiently(&teller, open)).await
+            unless_stopped(&mut self.warden, patiently(&teller, Duration::MAX, open)).await
         } else {
             Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
         };
@@ -178,8 +178,10 @@ impl<'a> Run<'a> {
         self.teller.begin_waiting();
         let waiting = async {
             match self.args.wait {
-                _ if self.args.forever => patiently(&self.teller, async || lock.acquire().await).await,
-                None => lock.try_acquire().await,
+                _ if self.args.forever => patiently(&self.teller, Duration::MAX, async || lock.acquire().await).await,
+                None => {
+                    patiently(&self.teller, self.config.place().moves_within(), async || lock.try_acquire().await).await
+                }
                 Some(_) => lock.acquire().await,
             }
         };
@@ -420,12 +422,19 @@ async fn unless_stopped<T>(warden: &mut Warden, waiting: impl Future<Output = T>
     }
 }
 
-/// Asks until the store answers, however long it is away. What can't pass is an answer.
-async fn patiently<T>(teller: &Teller, ask: impl AsyncFn() -> leasehold::Result<T>) -> leasehold::Result<T> {
+/// Asks until the store answers, for so long at the most. What can't pass is an answer.
+async fn patiently<T>(
+    teller: &Teller,
+    most: Duration,
+    ask: impl AsyncFn() -> leasehold::Result<T>,
+) -> leasehold::Result<T> {
     let mut backoff = Backoff::default();
+    let until = BootClock.now() + most;
     loop {
         match ask().await {
-            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE => teller.outage(&error),
+            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE && BootClock.now() < until => {
+                teller.outage(&error, most);
+            }
             answer => {
                 if answer.is_ok() {
                     teller.answered();

@@ -178,10 +178,11 @@ impl Teller {
         self.waiting.finish_and_clear();
     }
 
-    /// The store is away, and will be asked again. Told once.
-    pub fn outage(&self, error: &Error) {
+    /// The store is away, and will be asked again, for so long. Told once.
+    pub fn outage(&self, error: &Error, most: Duration) {
         if !self.told_outage.swap(true, Ordering::Relaxed) {
-            self.waiting.suspend(|| tell(&format!("{error}; it is asked again until it answers")));
+            let until = if most == Duration::MAX { "until it answers".into() } else { format!("for {}", span(most)) };
+            self.waiting.suspend(|| tell(&format!("{error}; it is asked again {until}")));
         }
     }
 

@@ -103,6 +103,13 @@ impl Settings {
         self.route_lease.mul_f64(0.3)
     }
 
+    /// How long it takes until locks are granted by the arbiter, from when the primary is gone, unless it was switched a moment
+    /// before: whoever tries once may as well try for so long.
+    #[must_use]
+    pub fn moves_within(&self) -> Duration {
+        self.down_after + self.route_lease.mul_f64(1.1) + Duration::from_secs(2)
+    }
+
     /// How often the route is read.
     pub(super) fn refresh(&self) -> Duration {
         self.route_lease / 3
