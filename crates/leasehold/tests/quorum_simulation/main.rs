@@ -13,7 +13,7 @@ use std::time::Duration;
 use leasehold::simulation::{Rule, break_rule};
 use leasehold_testkit::simulation::{Tally, Violation, Weather};
 
-use self::play::{Play, TTL};
+use self::play::{Play, SECOND, TTL};
 
 /// So many worlds in all are played by the test command.
 const SEEDS: u64 = 2_000;
@@ -141,6 +141,7 @@ nothing_found! {
     locks_among_five_that_come_back_empty_where_much_is_lost: Play { nodes: 5, ..lossy_and_emptied() };
     ticks_among_members_that_come_back_empty_where_much_is_lost: Play { ticks: true, ..lossy_and_emptied() };
     locks_among_members_with_old_copies: Play { copies: true, ..emptied() };
+    ticks_among_members_with_old_copies: often_old();
     ticks_among_five_with_old_copies: Play { nodes: 5, restarts: 4, copies: true, ..ticking() };
     keys_where_much_is_lost: Play { keys: true, ..lossy() };
     keys_where_one_comes_back_with_an_old_copy: Play { keys: true, emptied: 1, copies: true, ..emptied() };
@@ -151,6 +152,12 @@ nothing_found! {
     locks_of_clients_that_die: Play { deaths: 1, clients: 5, ..Play::foul() };
     ticks_of_clients_that_die: Play { deaths: 1, clients: 5, ..ticking() };
     keys_of_clients_that_die_where_one_member_comes_back_empty: Play { deaths: 1, clients: 5, keys: true, emptied: 1, ..emptied() };
+}
+
+/// One after another, in fair weather, so that most of them are filled before the next.
+fn often_old() -> Play {
+    let foul_for = SECOND * 6;
+    Play { restarts: 9, copies: true, strikes_within: TTL * 2, foul_for, weather: Weather::FAIR, ..ticking() }
 }
 
 fn lossy_and_emptied() -> Play {
