@@ -564,7 +564,7 @@ impl Worker<'_> {
         }
         let end = Instant::now() + span;
         while Instant::now() < end {
-            self.machine.idles(SECOND / 5).await;
+            self.machine.idles(SECOND / 2).await;
             self.stage.is_as_it_should_be(holder);
         }
     }
