@@ -168,6 +168,38 @@ async fn h2_a_switch_gives_no_time() {
     assert_eq!(server.sql("select epoch, not_before is null from leasehold_routes"), "2|t");
 }
 
+/// Who is merely at the row is waited for; a fence keeps everybody out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_carry_waits_for_its_turn_and_heeds_a_fence() {
+    let server = Arc::new(Postgres::start());
+    let store = open(&server);
+    founded(&store).await;
+    for name in ["busy", "fenced"] {
+        let before = claim(name);
+        assert!(is_granted(&claims(&store, &before, 1).await));
+        store.leave(&key(&before)).await.unwrap();
+    }
+    assert!(switches(&store, 1).await);
+    arbiter(&store).arm(Epoch::new(2), stories::LONG).await.unwrap();
+    for (name, statement) in [
+        ("busy", "update leasehold_locks set label = 'x' where name = 'busy'"),
+        ("fenced", "select 1 from leasehold_locks where name = 'fenced' for key share"),
+    ] {
+        let holding = Arc::clone(&server);
+        let open_for = format!("begin; {statement}; select pg_sleep(1); commit");
+        let holding = tokio::task::spawn_blocking(move || holding.sql(&open_for));
+        eventually_async("it has the row", SOON, async || {
+            server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+        })
+        .await;
+        let carried = carries(&store, &claim(name), 2).await;
+        assert_eq!(carried, if name == "busy" { Ok(()) } else { Err(Refusal::HeldByAnother) }, "{name}");
+        holding.await.unwrap();
+    }
+    assert_eq!(carries(&store, &claim("fenced"), 2).await, Ok(()));
+    is_clean(&server);
+}
+
 #[tokio::test]
 async fn a_standby_tells_no_route() {
     let primary = Postgres::start();

@@ -150,6 +150,8 @@ impl Postgres {
         }
         let client = self.ears.client();
         let asked = Asked::of(claim, &client);
+        // A lease that is handed over has no tag.
+        let sent = asked.sent.filter(|_| tag.is_none());
         let given: [Given<'_>; 14] = [
             (&self.namespace(), Type::TEXT),
             (&asked.name, Type::TEXT),
@@ -163,7 +165,7 @@ impl Postgres {
             (&asked.queue, Type::BOOL),
             (&asked.ticket, Type::INT8),
             (&asked.client, Type::TEXT),
-            (&asked.sent, Type::INT8),
+            (&sent, Type::INT8),
             (&tag, Type::INT8),
         ];
         self.ask_for(&self.server.statements.acquire, &given, rows::acquired).await

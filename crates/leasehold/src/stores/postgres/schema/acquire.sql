@@ -13,6 +13,7 @@ language plpgsql as $$
 declare
     at bigint;                         -- what the clock shows
     one @.leasehold_locks%rowtype;     -- the first slot
+    easy boolean;                      -- there is nothing else to look at
     fenced boolean;                    -- it may be
     taken bigint; held bigint; last bigint;
     mine bigint; refused boolean;      -- the slot that is the claimant's, and whether that was revoked
@@ -31,11 +32,11 @@ begin
         select * into one from @.leasehold_locks l
             where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.expires <= at
             for update skip locked;
-        if found and one.permits = 1
-            and not @.leasehold_v2_clock_is_wrong(at, @.leasehold_v2_counter(one.token, p_epoch))
-            and (p_epoch is null or (
-                @.leasehold_v2_leads_here(p_ns, p_epoch, false)
-                and not @.leasehold_v2_has_no_token(one.token, p_epoch, at)))
+        easy := found and one.permits = 1 and (
+            p_epoch is null
+            or (@.leasehold_v2_leads_here(p_ns, p_epoch, false)
+                and not @.leasehold_v2_has_no_token(one.token, p_epoch, at)));
+        if easy and not @.leasehold_v2_clock_is_wrong(at, @.leasehold_v2_counter(one.token, p_epoch))
             and not exists (select from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name)
             and not exists (select from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot > 0)
         then

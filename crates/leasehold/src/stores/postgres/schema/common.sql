@@ -62,7 +62,12 @@ begin
         if found then return false; end if;
         -- A fence lets a lock of the weaker kind pass.
         perform 1 from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0 for no key update;
-        if found then return true; end if;
+        if found then
+            -- It may only have been somebody's turn before ours.
+            perform 1 from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0
+                for update skip locked;
+            return not found;
+        end if;
         insert into @.leasehold_locks(ns, name, slot) values (p_ns, p_name, 0) on conflict do nothing;
     end loop;
 end
