@@ -10,7 +10,7 @@ use crate::tick::{NotDue, Tick};
 #[derive(Debug, Default)]
 pub(crate) struct Acquired {
     /// 1 granted, 2 held, 3 claimed before, 4 ahead of the clock, 5 behind it, 6 others have another number of permits,
-    /// 7 the clock is wrong.
+    /// 7 the clock is wrong. Under a route also 8 another one, 9 the claimant has a lease of a later one, 10 no token is left.
     pub outcome: i32,
     /// Granted: the token.
     pub token: Option<i64>,
@@ -45,19 +45,29 @@ impl Acquired {
                 let ticket = self.ticket.map(i64::cast_unsigned);
                 Ok(Attempt::Held(crate::lease::Holding { ticket, ..held.holding()? }))
             }
-            3 => Ok(Attempt::NotDue(NotDue::Claimed { newest: tick(value), unfinished: self.attempt == Some(1) })),
-            4 => Ok(Attempt::NotDue(NotDue::InFuture { ahead: span(value) })),
-            5 => Ok(Attempt::NotDue(NotDue::TooOld { behind: span(value) })),
+            outcome @ 3..=5 => Ok(Attempt::NotDue(not_due(outcome, value, self.attempt == Some(1)))),
             6 => Err(disagreement(claim, self.permits.and_then(|permits| u32::try_from(permits).ok()).unwrap_or(1))),
             7 => Err(wrong_clock(shown)),
-            other => Err(Error::new(ErrorKind::Internal, format!("a procedure of ours in {shown} answered {other}"))
-                .maybe_applied()),
+            other => Err(unreadable(other, shown)),
         }
     }
 }
 
+/// Why a tick is not due: 3 claimed before, 4 ahead of the clock, 5 behind it.
+pub(super) fn not_due(outcome: i32, value: i64, unfinished: bool) -> NotDue {
+    match outcome {
+        4 => NotDue::InFuture { ahead: span(value) },
+        5 => NotDue::TooOld { behind: span(value) },
+        _ => NotDue::Claimed { newest: tick(value), unfinished },
+    }
+}
+
+pub(super) fn unreadable(outcome: i32, shown: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("a procedure of ours in {shown} answered {outcome}")).maybe_applied()
+}
+
 /// A tick as it was stored.
-fn tick(millis: i64) -> Tick {
+pub(super) fn tick(millis: i64) -> Tick {
     Tick::from_unix_millis(millis).unwrap_or(Tick::ONLY)
 }
 

@@ -11,9 +11,12 @@
 //! | renew | names, holders and TTLs | [`renewal`] for each |
 //! | revoke | name, holder or none, whether at once | [`Shown`], if there was anything |
 //! | look | name or none | [`Shown`] for each name |
+//!
+//! What an arbiter is asked beside these stands in [`arbiter`]; an acquire and a renewal are given an epoch then.
 
 mod acquired;
 pub(super) mod advisory;
+pub(super) mod arbiter;
 mod asked;
 pub(super) mod clock;
 mod keys;
