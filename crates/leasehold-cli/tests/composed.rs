@@ -4,14 +4,17 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Bench, Going, LIMIT};
+use common::{Bench, Going};
 use leasehold_testkit::process::eventually;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::servers::{Postgres, Redis};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// A Redis and a PostgreSQL behind links that can fail, with spans as short as they may be.
+/// More than a switch takes on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A Redis and a PostgreSQL behind links that can fail, with short spans; they have to outlast a busy machine's pauses.
 struct Two {
     primary: Redis,
     arbiter: Postgres,
@@ -27,7 +30,7 @@ impl Two {
         let bench = Bench::new();
         let file = format!(
             "default = \"jobs\"\n[stores.jobs.fallback]\nprimary = \"{}\"\narbiter = \"{}\"\n\
-             route_lease = \"2s\"\ndown_after = \"1s\"\nup_after = \"2s\"\n",
+             route_lease = \"5s\"\ndown_after = \"1s\"\nup_after = \"2s\"\n",
             to_primary.url(&primary.url()),
             to_arbiter.url(&arbiter.url()),
         );
@@ -42,7 +45,7 @@ impl Two {
     /// A job that says that it is there, and ends once the file `enough` is.
     fn job(&self) -> Going {
         let script = "echo begun; until [ -e enough ]; do sleep 0.05; done";
-        let job = Going::start(&mut self.bench.bare(["run", "a", "-v", "--wait=20s", "--", "sh", "-c", script]));
+        let job = Going::start(&mut self.bench.bare(["run", "a", "-v", "--wait=40s", "--", "sh", "-c", script]));
         assert_eq!(job.line(), "begun");
         job
     }
@@ -73,7 +76,8 @@ fn a_job_goes_on_while_the_primary_dies_and_comes_back() {
     two.primary.kill();
     two.leads_to("arbiter");
     two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
-    two.run(&["doctor"]).says(&["route: "]);
+    let doctor = two.run(&["doctor"]);
+    assert!(doctor.code == 78 && doctor.stdout.contains("leads to the arbiter"), "{doctor:?}");
     two.primary.restart();
     two.leads_to("primary");
     two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
@@ -99,14 +103,14 @@ fn a_run_that_does_not_wait_outlasts_the_switch() {
 fn a_stopped_wrapper_does_not_outlive_its_route() {
     let two = Two::start();
     let script = "echo $$; exec sleep 100";
-    let job = Going::start(&mut two.bench.bare(["run", "a", "--wait=20s", "--", "sh", "-c", script]));
+    let job = Going::start(&mut two.bench.bare(["run", "a", "--wait=40s", "--", "sh", "-c", script]));
     let pid: i32 = job.line().parse().unwrap();
     let started = Instant::now();
     job.send(Signal::SIGSTOP);
     let is_gone = || nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_err();
     eventually("the job is gone", LIMIT, is_gone);
-    // Two seconds of the route lease; the rest is this machine's.
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    // Five seconds of the route lease; the rest is this machine's.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     job.send(Signal::SIGCONT);
     let (code, told) = job.end();
     assert_eq!(code, 76, "{told}");
@@ -127,21 +131,21 @@ fn a_job_ends_when_nobody_can_say_where_the_locks_are() {
 #[test]
 fn a_restored_arbiter_is_set_to_a_later_route() {
     let two = Two::start();
-    let slot = ["run", "s", "--wait=20s", "--once-per", "0 0 1 1 *", "--", "echo", "ran"];
-    two.run(&["run", "b", "--wait=20s", "--", "true"]).says(&[]);
+    let slot = ["run", "s", "--wait=40s", "--once-per", "0 0 1 1 *", "--", "echo", "ran"];
+    two.run(&["run", "b", "--wait=40s", "--", "true"]).says(&[]);
     assert_eq!(two.route()["epoch"], 1);
     let dump = two.arbiter.dump();
     two.run(&slot).says(&["ran"]);
     two.to_primary.refuse();
-    two.run(&["run", "a", "--wait=20s", "--", "true"]).says(&[]);
+    two.run(&["run", "a", "--wait=40s", "--", "true"]).says(&[]);
     two.leads_to("arbiter");
     two.to_primary.heal();
     two.arbiter.restore(&dump);
     two.run(&["route", "set"]).fails(64, &["--restored"]);
-    two.run(&["route", "set", "--restored"]).says(&["the route is number 4 now"]);
+    two.run(&["route", "set", "--restored"]).says(&["the route is number "]);
     let again = two.run(&slot);
     assert!(again.code == 0 && again.stdout.is_empty(), "what the backup doesn't know counts as run: {again:?}");
-    assert!(two.route()["epoch"].as_u64() >= Some(4));
+    assert!(two.route()["epoch"].as_u64() > Some(3), "nobody who has seen the second one carries a lease to it");
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn a_quorum_goes_on_without_a_minority() {
     let store = format!("redlock://{}?max_ttl=2", hosts.join(","));
     let run = |args: &[&str]| common::ran(bench.bare(args).env("LEASEHOLD_STORE", &store));
     let script = "echo begun; until [ -e enough ]; do sleep 0.05; done";
-    let words = ["run", "a", "--ttl", "2s", "--wait=20s", "--", "sh", "-c", script];
+    let words = ["run", "a", "--ttl", "2s", "--wait=40s", "--", "sh", "-c", script];
     let job = Going::start(bench.bare(words).env("LEASEHOLD_STORE", &store));
     assert_eq!(job.line(), "begun");
     run(&["status", "a"]).says(&["a is held", "a quorum of redis://"]);
@@ -161,7 +165,7 @@ fn a_quorum_goes_on_without_a_minority() {
     run(&["doctor"]).says(&["quorum: "]);
     servers[0].restart();
     // With another member gone, it is back only once it has been filled.
-    run(&["run", "b", "--ttl", "2s", "--wait=20s", "--", "true"]).says(&[]);
+    run(&["run", "b", "--ttl", "2s", "--wait=40s", "--", "true"]).says(&[]);
     bench.write("enough", "");
     let (code, told) = job.end();
     assert!(code == 0 && !bench.path("ran").exists(), "{told}");

@@ -197,6 +197,36 @@ async fn a_hold_survives_a_failover_and_the_failback_without_a_gap() {
     assert_eq!(heard.iter().map(|switched| switched.route.epoch.number()).collect::<Vec<_>>(), [2, 3]);
 }
 
+/// Nor does it matter that the store that is left is asked first, and silent. Thirty-six seconds are hardly more than is needed.
+#[tokio::test(start_paused = true)]
+async fn a_hold_survives_a_failover_from_a_primary_that_is_silent() {
+    let stage = Stage::settled().await;
+    for phase in [0, 4, 8, 11] {
+        let client = stage.client();
+        let lock = client.locks.lock("job").ttl(36 * SECOND);
+        let guard = lock.wait(Wait::For(120 * SECOND)).acquire().await.unwrap().guard().expect("it is free");
+        sleep(SECOND * phase).await;
+        let all = [Operation::TryAcquire, Operation::Renew, Operation::Serves, Operation::Release, Operation::Carry];
+        all.into_iter().for_each(|operation| client.primary.always(operation, Fault::HangBefore));
+        let watched = async {
+            loop {
+                assert!(guard.loss().is_none(), "{phase}: {:?}", guard.loss());
+                sleep(SECOND / 10).await;
+            }
+        };
+        tokio::select! {
+            () = watched => unreachable!(),
+            took = stage.until_it_leads_to(true) => assert!(took < 25 * SECOND, "{took:?}"),
+        }
+        client.primary.heal();
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        while stage.leads_to().await == Target::Arbiter {
+            sleep(SECOND).await;
+        }
+        sleep(11 * SECOND).await;
+    }
+}
+
 /// N02: the primary comes back while a lock of the arbiter is held: it is contended there, too.
 #[tokio::test(start_paused = true)]
 async fn n02_what_is_held_in_the_arbiter_is_held_after_the_failback() {
@@ -712,6 +742,20 @@ async fn a_revocation_that_a_switch_overtakes_is_none() {
     assert!(guard.is_valid() && b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
 }
 
+/// The two looks at the route take no longer where that is read seldom.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_is_answered_soon_however_long_route_leases_are() {
+    let stage = Stage::new();
+    let client = stage.client_with(|settings| settings.route_lease(60 * SECOND));
+    drop(client.locks.list().await.unwrap());
+    sleep(65 * SECOND).await;
+    let guard = client.takes("job").await;
+    let began = Instant::now();
+    assert!(client.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+    assert!(began.elapsed() < 2 * SECOND, "{:?}", began.elapsed());
+    drop(guard);
+}
+
 /// Its first carry arrived, and was revoked there before the second.
 #[tokio::test(start_paused = true)]
 async fn who_was_revoked_where_it_goes_is_told() {
@@ -809,6 +853,7 @@ async fn a_route_that_was_lost_is_not_founded_anew() {
     assert!(kind == ErrorKind::Misconfigured && message.contains("lost its data"), "{message}");
     let (kind, message) = fresh.is_told("job").await;
     assert!(kind == ErrorKind::Unavailable && message.contains("as long as the primary is away"), "{message}");
+    assert!(message.starts_with("the arbiter has not said"), "which is there: {message}");
     assert_eq!(stage.arbiter.route().await.unwrap(), None);
 }
 
@@ -1059,6 +1104,33 @@ fn in_real_time_a_hold_survives_a_failover() {
         assert!(guard.is_valid() && guard.loss().is_none());
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         assert!(matches!(locks.lock("job").try_acquire().await, Ok(Outcome::Acquired(_))));
+        locks.shutdown().await;
+    });
+}
+
+/// With threads, too, the end of a claim goes the way of the claim, whatever failed before.
+#[test]
+fn in_real_time_a_claim_is_taken_back_over_its_own_handle() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (primary, arbiter) = (Faulty::over(Arc::new(Memory::default())), Faulty::over(Arc::new(Memory::default())));
+        let (all, keepers, of_arbiter) = (primary.faults(), primary.keeper_faults(), arbiter.faults());
+        let settings = Settings::default().route_lease(SECOND);
+        let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
+        let locks = Locks::over(Arc::new(store));
+        let guard = locks.lock("another").wait(Wait::For(20 * SECOND)).acquire().await.unwrap().guard();
+        guard.expect("it is free").release().await.unwrap();
+        all.next(Operation::TryAcquire, Fault::HangBefore);
+        of_arbiter.next(Operation::Release, Fault::Fail(ErrorKind::Unavailable));
+        let millis = locks.time().await.unwrap().as_millis() as i64;
+        let lock = locks.lock("job").tick(Tick::from_unix_millis(millis).unwrap());
+        assert!(tokio::time::timeout(SECOND / 10, lock.try_acquire()).await.is_err(), "it is under way");
+        let began = Instant::now();
+        while all.calls(Operation::Leave) == 0 {
+            assert!(began.elapsed() < 30 * SECOND, "nobody leaves");
+            sleep(SECOND / 50).await;
+        }
+        assert_eq!((of_arbiter.calls(Operation::Release), keepers.calls(Operation::Leave)), (2, 0));
         locks.shutdown().await;
     });
 }

@@ -564,7 +564,7 @@ impl Worker<'_> {
         }
         let end = Instant::now() + span;
         while Instant::now() < end {
-            self.machine.idles(SECOND / 5).await;
+            self.machine.idles(SECOND / 2).await;
             self.stage.is_as_it_should_be(holder);
         }
     }
@@ -632,7 +632,7 @@ fn nobody_holds_what_another_holds_whatever_happens() {
 
 /// Plays so many of these for each of the tests below.
 fn a_few() -> u64 {
-    seeds() / 5
+    seeds() * 3 / 20
 }
 
 fn goes_well(of: &Play) -> Tally {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use leasehold::member::{Member, Memories, Ratified};
 use leasehold::store::OPEN_TICKS;
 use leasehold::stores::{Memory, Quorum};
@@ -12,6 +13,7 @@ use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, FencingToken, Guard, HolderId, LeaseKey, LockName, Locks, NotDue,
     OpenTick, Outcome, Store, Tick, Verdict,
 };
+use leasehold_testkit::Random;
 use leasehold_testkit::conformance::{self, Subject, member};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::{Redis, RedisCluster};
@@ -148,6 +150,10 @@ fn name(text: &str) -> LockName {
 
 fn due(tick: Tick, retry_failed: bool) -> Due {
     Due { tick, retry_failed, keep: KEEP }
+}
+
+fn above(token: FencingToken, by: usize) -> FencingToken {
+    FencingToken::new(token.number() + by as u64)
 }
 
 fn is_over(ratified: &Ratified) -> bool {
@@ -420,6 +426,144 @@ async fn who_may_not_ask_a_member_who_it_is_is_told_so() {
     let error = store.as_member().unwrap().identity().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+/// What docs/stores/redis.md names, `+info` and `+eval`.
+#[tokio::test]
+async fn no_more_rights_are_needed_than_for_locks() {
+    let rights = "user worker on >secret ~leasehold:default:* resetchannels -@all +script|load +evalsha +time +get +set +del \
+                  +exists +type +pttl +pexpire +pexpireat +hget +hset +hmget +hgetall +hkeys +hdel +zadd +zrem +zrange \
+                  +zrangebyscore +zremrangebyscore +zscore +zrank +zcard +zcount +info +eval +select +hello +client";
+    let server = Redis::options().acl(&[rights]).start();
+    let stage = Stage { store: store(&guarded(&server.url_as("worker", "secret"))), server };
+    let (job, tick) = (name("job"), stage.tick(0).await);
+    assert_eq!(stage.member().identity().await.unwrap().unfit, None);
+    let open = [(tick, OpenTick { holder: None, attempts: 1, once: false })].into();
+    stage.adopts(&job, &Memories { newest: Some(tick), open, ..Memories::default() }).await;
+    stage.founds(tick).await;
+    let held = stage.claims(&job).await;
+    assert!(matches!(stage.ratifies(&held, Some(due(tick, true))).await, Ratified::Yes { attempt: 2, .. }));
+    stage.concludes(&held, Verdict::Done(tick)).await;
+}
+
+/// What a member answers to things that are done at random, the same for the same seed.
+async fn played(store: &dyn Store, seed: u64, first: Tick) -> Vec<String> {
+    let member = store.as_member().unwrap();
+    let (mut random, mut told, mut is_founded) = (Random::new(seed), Vec::new(), false);
+    let names = [name(&format!("a {seed}")), name(&format!("b {seed}"))];
+    let tick_of = |number: usize| match number {
+        0 => Tick::ONLY,
+        _ => Tick::from_unix_millis(first.as_unix_millis() + number as i64).unwrap(),
+    };
+    let number_of = |tick: Tick| (0..9).find(|number| tick_of(*number) == tick);
+    let mut slots: Vec<_> =
+        (0..6).map(|n| LeaseKey { name: names[n % 2].clone(), holder: HolderId::fresh() }).collect();
+    let mut tokens = [FencingToken::default(); 6];
+    let life = member.recall(&names[0]).await.unwrap().life;
+    for _ in 0..100 {
+        let who = random.below(6);
+        let name = &names[who % 2];
+        let due = Due { tick: tick_of(random.below(8)), retry_failed: random.one_in(2), keep: KEEP };
+        let verdict = [Verdict::Done(due.tick), Verdict::Failed, Verdict::NotStarted][random.below(3)];
+        let what = random.below(12);
+        let answer = match what {
+            0..=2 => {
+                let holder = if random.one_in(3) { HolderId::fresh() } else { slots[who].holder };
+                let claim = Claim::new(name.clone(), holder, "test".into(), TTL);
+                match store.try_acquire(&claim).await.unwrap() {
+                    Attempt::Granted(grant) => {
+                        slots[who].holder = holder;
+                        tokens[who] = grant.token;
+                        "granted".to_owned()
+                    }
+                    Attempt::Held(held) => {
+                        format!("held by {:?}", slots.iter().position(|slot| Some(slot.holder) == held.holder))
+                    }
+                    Attempt::NotDue(_) => unreachable!("it has no tick"),
+                }
+            }
+            3..=6 => {
+                let due = (!random.one_in(4)).then_some(due);
+                let token = above(tokens[who], random.below(2));
+                match member.ratify(&slots[who], token, due).await.unwrap() {
+                    Ratified::Yes { token, attempt, gave_up } => {
+                        let by = token.number() - tokens[who].number();
+                        tokens[who] = token;
+                        // Memory's counters begin at nothing, and are raised to the floor.
+                        format!("{due:?}: raised {} attempt {attempt} {gave_up:?}", by > 0 && !is_founded)
+                    }
+                    Ratified::NotDue(NotDue::Claimed { newest, unfinished }) => {
+                        format!("{due:?}: over {:?} {unfinished}", number_of(newest))
+                    }
+                    other => format!("{due:?}: {other:?}"),
+                }
+            }
+            7 | 8 => {
+                let how = Ended { verdict: (!random.one_in(4)).then_some(verdict), ..Ended::default() };
+                format!("{how:?} {:?}", member.conclude(&slots[who], how).await.unwrap())
+            }
+            9 if random.one_in(4) && !is_founded => {
+                is_founded = true;
+                format!("{:?}", member.found(tick_of(3), &life).await.is_ok())
+            }
+            // One that is founded adopts no ticks.
+            9 | 10 if !is_founded => {
+                let open = (0..random.below(4)).map(|_| {
+                    let holder = random.one_in(2).then(|| slots[random.below(6)].holder);
+                    let (attempts, once) = (random.below(3) as u32, random.one_in(2));
+                    (tick_of(random.below(8)), OpenTick { holder, attempts, once })
+                });
+                let open: BTreeMap<_, _> = open.collect();
+                let newest = open.last_key_value().map(|(tick, _)| *tick);
+                let token = above(member.recall(name).await.unwrap().token, random.below(3));
+                let floor = random.one_in(4).then(|| tick_of(2));
+                let memories = Memories { token, newest, floor, open, ..Memories::default() };
+                format!("{:?}", member.adopt(name, &memories, &life).await.is_ok())
+            }
+            _ => {
+                let known = member.recall(name).await.unwrap();
+                let open: Vec<_> = known
+                    .open
+                    .iter()
+                    .map(|(tick, open)| {
+                        let holder = slots.iter().position(|slot| Some(slot.holder) == open.holder);
+                        (number_of(*tick), holder, open.attempts, open.once)
+                    })
+                    .collect();
+                let marks = (known.newest.map(number_of), known.floor.map(number_of));
+                format!("{} {} {marks:?} {open:?}", known.is_full, known.is_blank)
+            }
+        };
+        told.push(format!("{what} by {who}: {answer}"));
+    }
+    told
+}
+
+#[tokio::test]
+async fn redis_and_memory_answer_alike_to_whatever_comes() {
+    let server = Redis::start();
+    let first = Stage::start().tick(0).await;
+    // The guard is that of the namespace.
+    let warm = async |store: &dyn Store| {
+        let member = store.as_member().unwrap();
+        eventually_async("it adopts", SOON, async || {
+            let Ok(known) = member.recall(&name("warm")).await else { return false };
+            member.adopt(&name("warm"), &Memories::default(), &known.life).await.is_ok()
+        })
+        .await;
+    };
+    let stores: Vec<_> = (0..40).map(|seed| store(&format!("{}&namespace={seed}", guarded(&server.url())))).collect();
+    join_all(stores.iter().map(async |redis| warm(&**redis).await)).await;
+    for (seed, redis) in (0..).zip(&stores) {
+        let memory = Memory::default();
+        memory.restart(Duration::ZERO);
+        warm(&memory).await;
+        let (ours, theirs) = (played(&**redis, seed, first).await, played(&memory, seed, first).await);
+        let whole = &theirs;
+        for (step, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            assert_eq!(ours, theirs, "seed {seed}, step {step}, after {:#?}", &whole[..step]);
+        }
+    }
 }
 
 /// Five servers under one roof.

@@ -3,9 +3,11 @@
 
 #[cfg(feature = "mysql")]
 mod mariadb;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod stories;
 
 use std::sync::Arc;

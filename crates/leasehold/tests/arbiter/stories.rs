@@ -122,7 +122,7 @@ pub async fn a_carry_meets_a_claim(a: &Arc<dyn Store>, b: &Arc<dyn Store>) {
         let carry = async {
             loop {
                 match carries(a, carried, 2).await {
-                    Ok(()) if nth % 3 > 0 => {
+                    Ok(()) if !nth.is_multiple_of(3) => {
                         assert_eq!(a.release(&key(carried), Ended::default()).await.unwrap(), Release::Released);
                     }
                     answer => return answer.is_ok(),
@@ -134,7 +134,7 @@ pub async fn a_carry_meets_a_claim(a: &Arc<dyn Store>, b: &Arc<dyn Store>) {
             loop {
                 match claims(b, claimed, 2).await {
                     Ok(Attempt::Granted(_)) => return true,
-                    Ok(Attempt::Held(_)) if nth % 3 == 0 => return false,
+                    Ok(Attempt::Held(_)) if nth.is_multiple_of(3) => return false,
                     Ok(Attempt::Held(_)) => assert!(start.elapsed() < SOON, "it is never free"),
                     Err(Refusal::OtherRoute) => assert!(start.elapsed() < SOON, "it never comes"),
                     other => panic!("{other:?}"),

@@ -7,6 +7,9 @@ use super::shared::limited;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Epoch, Reading};
 
+/// How many routes there may have been of which the primary has not heard: it hears of those under which it is asked for locks.
+const UNHEARD: u64 = 16;
+
 /// How long a store may take to answer an operator.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -24,7 +27,7 @@ impl Fallback {
     }
 
     /// The operator's step after the arbiter's data was lost or restored (a backup, a promoted copy), taken before any client
-    /// reads the route again: goes to a route that is two above all that is known (the arbiter's own, the largest that the primary
+    /// reads the route again: goes to a route that is two above all that may be known (the arbiter's own, a few more than the largest that the primary
     /// has seen, and `seen`), and has all ticks up to now count as claimed. Answers its number. See
     /// [`Arbiter::repair`](crate::store::Arbiter::repair).
     ///
@@ -36,7 +39,7 @@ impl Fallback {
     pub async fn repair(&self, seen: Option<Epoch>) -> Result<Epoch> {
         let serving = limited(LIMIT, self.stores.primary().serves()).await;
         let seen = match (serving, seen) {
-            (Ok(serving), seen) => serving.watermark.max(seen.unwrap_or_default()),
+            (Ok(serving), seen) => serving.watermark.later(UNHEARD).max(seen.unwrap_or_default()),
             (Err(_), Some(seen)) => seen,
             (Err(error), None) => {
                 let message = format!(

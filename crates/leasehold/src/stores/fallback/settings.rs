@@ -130,6 +130,11 @@ impl Settings {
         (self.route_lease / 20).max(Duration::from_millis(250))
     }
 
+    /// How soon it is read again for somebody who has asked for that.
+    pub(super) fn retry_on_demand(&self) -> Duration {
+        self.retry().min(Duration::from_millis(500))
+    }
+
     pub(super) fn terms(&self, primary: String) -> RouteTerms {
         RouteTerms { lease: self.route_lease, drift: validity::parts_per_million(), max_ttl: self.max_ttl, primary }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     pub health: watch::Sender<Health>,
     /// What the last reading of the route came to; the background's, who alone reads it.
     pub heard: watch::Sender<Result<(), Arc<Error>>>,
+    /// Whether the arbiter could not be reached when it was last asked for the route.
+    arbiter_is_away: AtomicBool,
     /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
     leftovers: [Leftovers; 2],
     pub bells: Bells,
@@ -69,6 +72,7 @@ impl Shared {
             holders: Mutex::default(),
             health: watch::Sender::default(),
             heard: watch::Sender::new(Ok(())),
+            arbiter_is_away: AtomicBool::new(false),
             leftovers: Default::default(),
             bells: Bells::default(),
             started_in: Mutex::default(),
@@ -116,7 +120,7 @@ impl Shared {
     /// That the arbiter can't be reached is one thing, and that neither can is another.
     async fn without_a_route(&self, error: Error) -> Error {
         let mut health = self.health.subscribe();
-        if error.is_transient() {
+        if self.arbiter_is_away.load(Ordering::Relaxed) {
             let known = health.wait_for(Health::is_known);
             let _ = tokio::time::timeout(self.settings.primary_limit(), known).await;
             if let Some(primary) = self.health.borrow().why() {
@@ -134,7 +138,8 @@ impl Shared {
         let both = match Side::of(&under.target) {
             Side::Primary => {
                 let heard = self.heard.borrow();
-                heard.as_ref().err().filter(|arbiter| arbiter.is_transient()).map(|arbiter| neither(&error, arbiter))
+                let is_away = self.arbiter_is_away.load(Ordering::Relaxed);
+                heard.as_ref().err().filter(|_| is_away).map(|arbiter| neither(&error, arbiter))
             }
             Side::Arbiter => self.health.borrow().why().map(|primary| neither(primary, &error)),
         };
@@ -175,7 +180,10 @@ impl Shared {
         let limit = self.settings.read_limit();
         loop {
             let sent = self.now();
-            let Some(reading) = limited(limit, arbiter.route()).await? else {
+            let answer = limited(limit, arbiter.route()).await;
+            let is_away = answer.as_ref().is_err_and(Error::is_transient);
+            self.arbiter_is_away.store(is_away, Ordering::Relaxed);
+            let Some(reading) = answer? else {
                 self.found(stores).await?;
                 continue;
             };

@@ -88,7 +88,7 @@ impl Shared {
             tokio::select! {
                 () = self.settings.clock.sleep_until(next) => {}
                 () = self.bells.read.notified() => {
-                    self.settings.clock.sleep_until(began + self.settings.retry()).await;
+                    self.settings.clock.sleep_until(began + self.settings.retry_on_demand()).await;
                 }
             }
         }

@@ -107,7 +107,7 @@ impl Statements {
                  when $3 is not null and set_config('application_name', $3, false) is null then -1 \
                  else nextval('{tokens}') end, clock_timestamp()"
             ),
-            token: format!("select {schema}.leasehold_v1_token()"),
+            token: format!("select {schema}.leasehold_v2_token()"),
             has: format!(
                 "select {is_own} and not pg_is_in_recovery() and exists (select from pg_locks l where {locks} \
                  and l.pid = pg_backend_pid() and l.classid = (($1 >> 32) & 4294967295)::oid \
@@ -409,7 +409,7 @@ pub(super) async fn agree(client: &Client, options: &Options) -> Result<(), Faul
         return Ok(()); // Others' locks, which know no namespaces.
     }
     let mode = options.mode.name();
-    let statement = format!("select {}.leasehold_v1_mode($1, $2)", options.schema);
+    let statement = format!("call {}.leasehold_v2_mode($1, $2, null)", options.schema);
     let given = [(&options.namespace.as_str() as _, Type::TEXT), (&mode as _, Type::TEXT)];
     let row = client.query_typed_one(&statement, &given).await?;
     let agreed: String = row.try_get(0)?;

@@ -4,6 +4,7 @@
 //! no transaction stands open between two. Leases end by the server's own clock.
 
 mod advisory;
+mod arbiter;
 mod bells;
 mod doctor;
 mod ears;
@@ -14,6 +15,7 @@ mod rows;
 mod schema;
 mod shedlock;
 mod statements;
+mod tagged;
 mod tls;
 
 use std::sync::Arc;
@@ -36,7 +38,7 @@ use crate::name::LockName;
 use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
-use crate::stores::sql::{self, Asked, Mode, Said};
+use crate::stores::sql::{self, Acquired, Asked, Mode, Said};
 
 /// The store that `url` names, by its `mode` or `compat`.
 pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
@@ -141,13 +143,16 @@ impl Postgres {
         answer.map_err(|fault| self.told(fault))
     }
 
-    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+    /// Asks for a lease; with a tag, under the route of that epoch.
+    async fn acquire(&self, claim: &Claim, tag: Option<i64>) -> Result<Acquired> {
         if claim.queue.is_some() && self.ears.are_to_open() {
             self.listen_again();
         }
         let client = self.ears.client();
         let asked = Asked::of(claim, &client);
-        let given: [Given<'_>; 13] = [
+        // A lease that is handed over has no tag.
+        let sent = asked.sent.filter(|_| tag.is_none());
+        let given: [Given<'_>; 14] = [
             (&self.namespace(), Type::TEXT),
             (&asked.name, Type::TEXT),
             (&asked.holder, Type::TEXT),
@@ -160,10 +165,10 @@ impl Postgres {
             (&asked.queue, Type::BOOL),
             (&asked.ticket, Type::INT8),
             (&asked.client, Type::TEXT),
-            (&asked.sent, Type::INT8),
+            (&sent, Type::INT8),
+            (&tag, Type::INT8),
         ];
-        let acquired = self.ask_for(&self.server.statements.acquire, &given, rows::acquired).await?;
-        acquired.attempt(claim, self.shown())
+        self.ask_for(&self.server.statements.acquire, &given, rows::acquired).await
     }
 
     /// In the background: who waits looks by itself meanwhile.
@@ -187,8 +192,11 @@ impl Postgres {
     }
 
     /// An answer for each, in order. Whose lease somebody is at, for a moment, is asked for again alone.
-    async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
-        let answers = match self.renew_batch(leases, false).await {
+    async fn renew_all(&self, leases: &[(LeaseKey, Duration)], tag: Option<i64>) -> Vec<Result<Renewal>> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
+        let answers = match self.renew_batch(leases, tag, false).await {
             Ok(answers) => answers,
             Err(error) => return leases.iter().map(|_| Err(again(&error))).collect(),
         };
@@ -197,31 +205,37 @@ impl Postgres {
             async move {
                 match sql::renewal(answer) {
                     Some(renewal) => Ok(renewal),
-                    None => self.renew_alone(&lease).await,
+                    None => self.renew_alone(&lease, tag).await,
                 }
             }
         };
         join_all(leases.iter().zip(answers).map(answer)).await
     }
 
-    async fn renew_alone(&self, lease: &(LeaseKey, Duration)) -> Result<Renewal> {
-        let answer = self.renew_batch(std::slice::from_ref(lease), true).await?;
+    async fn renew_alone(&self, lease: &(LeaseKey, Duration), tag: Option<i64>) -> Result<Renewal> {
+        let answer = self.renew_batch(std::slice::from_ref(lease), tag, true).await?;
         answer.first().copied().and_then(sql::renewal).ok_or_else(|| {
             let message = format!("{}: somebody else has the row of {} locked", self.shown(), lease.0.name);
             Error::new(ErrorKind::Unavailable, message).maybe_applied()
         })
     }
 
-    async fn renew_batch(&self, leases: &[(LeaseKey, Duration)], patiently: bool) -> Result<Vec<i32>> {
+    async fn renew_batch(
+        &self,
+        leases: &[(LeaseKey, Duration)],
+        tag: Option<i64>,
+        patiently: bool,
+    ) -> Result<Vec<i32>> {
         let names: Vec<_> = leases.iter().map(|(lease, _)| lease.name.as_str()).collect();
         let holders: Vec<_> = leases.iter().map(|(lease, _)| lease.holder.to_string()).collect();
         let ttls: Vec<_> = leases.iter().map(|(_, ttl)| sql::micros(*ttl)).collect();
-        let given: [Given<'_>; 5] = [
+        let given: [Given<'_>; 6] = [
             (&self.namespace(), Type::TEXT),
             (&names, Type::TEXT_ARRAY),
             (&holders, Type::TEXT_ARRAY),
             (&ttls, Type::INT8_ARRAY),
             (&patiently, Type::BOOL),
+            (&tag, Type::INT8),
         ];
         let answers: Vec<i32> = self.ask_for(&self.server.statements.renew, &given, |row| row.try_get(0)).await?;
         if answers.len() != leases.len() {
@@ -309,7 +323,7 @@ impl Store for Postgres {
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(self.acquire(claim))
+        Box::pin(async move { self.acquire(claim, None).await?.attempt(claim, self.shown()) })
     }
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
@@ -317,12 +331,7 @@ impl Store for Postgres {
     }
 
     fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
-        Box::pin(async move {
-            if leases.is_empty() {
-                return Vec::new();
-            }
-            self.renew_all(leases).await
-        })
+        Box::pin(self.renew_all(leases, None))
     }
 
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
@@ -378,7 +387,7 @@ impl Store for Postgres {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
-        None
+        Some(self)
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

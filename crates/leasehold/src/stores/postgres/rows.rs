@@ -3,6 +3,7 @@
 use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Error, Row};
 
+use crate::stores::sql::arbiter::{Stored, Ticked};
 use crate::stores::sql::{Acquired, Shown, Taken};
 
 /// A row's columns, in order.
@@ -71,4 +72,27 @@ pub(super) fn looked(row: Row) -> Result<(String, i64, i64, Taken), Error> {
         revoked: columns.next()?,
     };
     Ok((name, waiting, permits, slot))
+}
+
+/// The route; none if there is none.
+pub(super) fn route(row: Row) -> Result<Option<Stored>, Error> {
+    let mut columns = Columns::of(row);
+    let Some(epoch) = columns.next()? else { return Ok(None) };
+    Ok(Some(Stored {
+        epoch,
+        incarnation: columns.next()?,
+        wait: columns.next()?,
+        lease: columns.next()?,
+        drift: columns.next()?,
+        max_ttl: columns.next()?,
+        identity: columns.next()?,
+        patience: columns.next()?,
+        complained: columns.next()?,
+    }))
+}
+
+/// What became of a claim of a tick, or how the tick stands.
+pub(super) fn ticked(row: Row) -> Result<Ticked, Error> {
+    let mut columns = Columns::of(row);
+    Ok(Ticked { outcome: columns.next()?, attempt: columns.next()?, value: columns.next()? })
 }

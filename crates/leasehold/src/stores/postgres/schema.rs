@@ -8,23 +8,26 @@ use super::options::Options;
 use crate::error::{Error, ErrorKind};
 
 /// What this build reads and writes. Part of the procedures' names, so that two builds can work beside one another.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
-/// The oldest version that understands tables of this one.
+/// The oldest version whose procedures, where they are there, may still use the tables of this one. Those of version 1 know
+/// no tags: where one was, its token makes them refuse.
 const OLDEST: i32 = 1;
 
 /// The first release with procedures.
 const SERVER: i32 = 110_000;
 
-/// How to get from each version to the next; from 0, nothing, to the first. A step may run twice: somebody else may have
-/// been quicker.
-const STEPS: [&[&str]; VERSION as usize] = [&[
+/// How to get here from any version, or from nothing. May run twice: somebody else may have been quicker. The procedures
+/// of an older version stay: others may use them.
+const PARTS: [&str; 7] = [
+    include_str!("schema/version.sql"),
     include_str!("schema/tables.sql"),
     include_str!("schema/common.sql"),
     include_str!("schema/acquire.sql"),
     include_str!("schema/calls.sql"),
+    include_str!("schema/arbiter.sql"),
     include_str!("schema/advisory.sql"),
-]];
+];
 
 /// What is known of a database.
 struct Found {
@@ -42,7 +45,10 @@ pub(super) async fn prepare(client: &Client, options: &Options) -> Result<String
         if version >= VERSION {
             return Ok(home);
         }
-        let script = script(&options.schema, !found.has_schema, version);
+        if version > 0 {
+            check_may_upgrade(client, options, version).await?;
+        }
+        let script = script(&options.schema, !found.has_schema);
         client.batch_execute(&script).await.map_err(Fault::Sent)?;
         if !is_there {
             return self::version(client, options).await.map(|(_, home)| home);
@@ -61,33 +67,31 @@ pub(super) fn whole(options: &Options) -> String {
          --   grant select, insert, update, delete\n\
          --     on {schema}.leasehold_locks, {schema}.leasehold_waiters, {schema}.leasehold_ticks to ROLE;\n\
          --   grant select on {schema}.leasehold_schema to ROLE;\n\
-         --   grant select, insert, update on {schema}.leasehold_modes to ROLE;\n\
+         --   grant select, insert, update on {schema}.leasehold_modes, {schema}.leasehold_routes to ROLE;\n\
          --   grant select, usage, update on sequence {schema}.leasehold_tokens to ROLE;\n\
          {}",
-        script(schema, schema != "\"public\"", 0)
+        script(schema, schema != "\"public\"")
     )
 }
 
-fn script(schema: &str, with_schema: bool, from: i32) -> String {
+fn script(schema: &str, with_schema: bool) -> String {
     let begin = include_str!("schema/begin.sql");
-    let done = usize::try_from(from).unwrap_or(0).min(STEPS.len());
-    let steps = STEPS[done..].iter().flat_map(|step| step.iter());
-    let parts: Vec<_> = [include_str!("schema/version.sql")].iter().chain(steps).copied().collect();
-    let body = parts
+    let body = PARTS
         .join("\n")
         .replace("    --@begin\n", begin)
         .replace("'@.", &format!("'{}.", schema.replace('\'', "''")))
         .replace("@.", &format!("{schema}."));
     let create = if with_schema { format!("create schema if not exists {schema};\n") } else { String::new() };
-    // One at a time: what two create at once fails for one of them.
+    // One at a time: what two create at once fails for one of them. Where the tables are new, only this version's procedures
+    // are there.
     format!(
         "begin isolation level read committed;\n\
          select pg_advisory_xact_lock(7810759600743279467); -- one at a time\n\
          {create}{body}\n\
          insert into {schema}.leasehold_schema(one, version, oldest, home)\n    \
-             values (1, {VERSION}, {OLDEST}, md5(random()::text || clock_timestamp()))\n    \
+             values (1, {VERSION}, {VERSION}, md5(random()::text || clock_timestamp()))\n    \
              on conflict (one) do update set version = greatest(leasehold_schema.version, excluded.version),\n        \
-                 oldest = greatest(leasehold_schema.oldest, excluded.oldest);\n\
+                 oldest = greatest(leasehold_schema.oldest, {OLDEST});\n\
          commit;\n"
     )
 }
@@ -123,6 +127,24 @@ async fn version(client: &Client, options: &Options) -> Result<(i32, String), Fa
     Ok((version, row.try_get(2)?))
 }
 
+/// Whether this role may change tables of this version; asked before it tries, which would be an error in the server's log.
+async fn check_may_upgrade(client: &Client, options: &Options, version: i32) -> Result<(), Fault> {
+    let statement = "select coalesce(pg_has_role(c.relowner, 'usage'), true) \
+                         and has_schema_privilege(to_regnamespace($2)::oid, 'create') \
+                     from (select 1) one left join pg_class c on c.oid = to_regclass($1)";
+    let table = format!("{}.leasehold_locks", options.schema);
+    let row = client.query_typed_one(statement, &[(&table, Type::TEXT), (&options.schema, Type::TEXT)]).await?;
+    if row.try_get(0)? {
+        return Ok(());
+    }
+    let message = format!(
+        "{} has tables of version {version}, which this role may not bring to version {VERSION}; have somebody who may run what \
+         `leasehold migrate --print` prints",
+        options.shown
+    );
+    Err(Fault::Told(Error::new(ErrorKind::AccessDenied, message).into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_script_names_its_schema_everywhere() {
-        let script = script("\"a b\"", true, 0);
+        let script = script("\"a b\"", true);
         assert!(!script.contains("@."), "{script}");
         assert!(!script.contains("--@begin"), "{script}");
         assert!(script.contains("create schema if not exists \"a b\"") && script.contains("\"a b\".leasehold_locks"));
@@ -139,12 +161,12 @@ mod tests {
     #[test]
     fn the_clock_is_checked_against_the_same_day_as_elsewhere() {
         let since_2020 = FencingToken::BUILT.as_millis() - 1_577_836_800_000;
-        assert!(script("x", false, 0).contains(&format!("< {since_2020}")));
+        assert!(script("x", false).contains(&format!("< {since_2020}")));
     }
 
     #[test]
     fn names_carry_the_version() {
-        let script = script("x", false, 0);
+        let script = script("x", false);
         for line in script.lines().filter(|line| line.starts_with("create or replace")) {
             assert!(line.contains(&format!(".leasehold_v{VERSION}_")), "{line}");
         }

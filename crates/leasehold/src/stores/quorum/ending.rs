@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::debts::{Next, Untold};
 use super::round::{Answer, Round};
 use super::rounds::key_of;
-use super::{Inner, LIMIT};
+use super::{Inner, LIMIT, LONGEST_PAUSE, SHORTEST_PAUSE};
 use crate::chance;
 use crate::error::{Error, Result};
 use crate::lease::{Claim, Ended, HolderId, LeaseKey, Release};
@@ -22,10 +22,6 @@ pub(super) enum Ending {
     Leave,
     Release(Ended),
 }
-
-/// How long a member is left alone between what it is told: as long as it doesn't answer, longer each time.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Where something is to be told later, it is looked for so often.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);

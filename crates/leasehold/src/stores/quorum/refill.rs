@@ -1,10 +1,17 @@
 //! A member that came back empty, and a quorum that is new.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
 use super::round::Round;
-use super::{Inner, LIMIT};
+use super::{Inner, LIMIT, LONGEST_PAUSE, PATIENCE, SHORTEST_PAUSE};
+use crate::chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::member::Memories;
 use crate::name::LockName;
@@ -30,6 +37,7 @@ impl Inner {
                 Err(error) => failed.push((member, error)),
             }
         }
+        self.meet_again(&answers, limit).await;
         Recalled { answers, failed }
     }
 
@@ -38,8 +46,9 @@ impl Inner {
     ///
     /// # Errors
     /// Too few others remember it; or the members can't be reached, or may not adopt yet.
-    pub(super) async fn refill(&self, name: &LockName, empty: &[usize], limit: Duration) -> Result<()> {
+    pub(super) async fn refill(self: &Arc<Self>, name: &LockName, empty: &[usize], limit: Duration) -> Result<()> {
         let Recalled { answers, failed } = self.recall(name, limit).await;
+        self.check_members()?;
         let counts = |member: &usize, memories: &Memories| {
             (memories.is_full && !empty.contains(member)) || !Rule::AdoptedFromTheFull.holds()
         };
@@ -59,7 +68,7 @@ impl Inner {
         if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
             let everybody: Vec<_> = (0..self.nodes.len()).collect();
             let clocks = answers.iter().map(|(_, memories)| memories.clock);
-            return self.found(clocks, &lives_of(&answers, &everybody), limit).await;
+            return self.found_from_now_on(clocks, lives_of(&answers, &everybody), limit).await;
         }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
@@ -81,7 +90,8 @@ impl Inner {
         let answers = Round::send(calls, LIMIT).await.rest().await;
         let lives: Lives =
             answers.into_iter().filter_map(|(member, answer)| Some((member, answer.ok()?.server))).collect();
-        self.found(clocks.into_iter(), &lives, LIMIT).await
+        let failed = self.tell_of_founding(floor_at(clocks.into_iter())?, &lives, LIMIT).await;
+        self.is_founded(lives.len() - failed.len(), &failed)
     }
 
     async fn adopt(&self, name: &LockName, empty: &Lives, memories: &Memories, limit: Duration) -> Result<()> {
@@ -93,20 +103,64 @@ impl Inner {
         if failed.len() < all { Ok(()) } else { Err(self.outage(&failed)) }
     }
 
-    /// Whoever was granted a tick before had a member whose clock was not more than the slack behind it.
-    async fn found(&self, clocks: impl Iterator<Item = Duration>, whom: &Lives, limit: Duration) -> Result<()> {
-        let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
-        let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
-        let Some(floor) = floor else {
-            return Err(Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"));
-        };
+    /// No member remembers anything. Who has not heard of it is told in the background, in the life that it was seen in: in
+    /// that it has acknowledged nothing that it could have forgotten.
+    async fn found_from_now_on(
+        self: &Arc<Self>,
+        clocks: impl Iterator<Item = Duration>,
+        everybody: Lives,
+        limit: Duration,
+    ) -> Result<()> {
+        let floor = floor_at(clocks)?;
+        let failed = self.tell_of_founding(floor, &everybody, limit).await;
+        let mut left = everybody;
+        left.retain(|(member, _)| failed.iter().any(|(failed, _)| failed == member));
+        self.go_on_founding(floor, left);
+        self.is_founded(self.nodes.len() - failed.len(), &failed)
+    }
+
+    /// One at a time: who sees it unfounded later begins anew.
+    fn go_on_founding(self: &Arc<Self>, floor: Tick, mut left: Lives) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if left.is_empty() || self.is_founding.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (inner, founding) = (Arc::clone(self), Founding(Arc::clone(&self.is_founding)));
+        runtime.spawn(async move {
+            let _founding = founding;
+            let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+            while !left.is_empty() && began.elapsed() < PATIENCE {
+                sleep(pause.mul_f64(chance::within(0.5..1.0))).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                let calls =
+                    left.iter().map(|(member, life)| (*member, inner.found_if_alive(*member, floor, life).boxed()));
+                let answers = Round::send(calls, LIMIT).await.rest().await;
+                let is_left = |member| answers.iter().any(|(failed, answer)| *failed == member && answer.is_err());
+                left.retain(|(member, _)| is_left(*member));
+            }
+        });
+    }
+
+    /// In another life it is another's to found.
+    async fn found_if_alive(&self, member: usize, floor: Tick, life: &str) -> Result<()> {
+        let member = self.nodes[member].member();
+        if *member.identity().await?.server != *life {
+            return Ok(());
+        }
+        member.found(floor, life).await
+    }
+
+    /// Who has not heard of it.
+    async fn tell_of_founding(&self, floor: Tick, whom: &Lives, limit: Duration) -> Vec<(usize, Error)> {
         let calls = whom.iter().map(|(member, life)| (*member, self.nodes[*member].member().found(floor, life)));
         let answers = Round::send(calls, limit).await.rest().await;
-        let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
-        let count = whom.len() - failed.len();
-        match count {
-            0 => Err(self.outage(&failed)),
-            _ if count < self.majority() => Err(self.outage(&failed).maybe_applied()),
+        answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect()
+    }
+
+    fn is_founded(&self, heard: usize, failed: &[(usize, Error)]) -> Result<()> {
+        match heard {
+            0 => Err(self.outage(failed)),
+            _ if heard < self.majority() => Err(self.outage(failed).maybe_applied()),
             _ => Ok(()),
         }
     }
@@ -114,6 +168,23 @@ impl Inner {
     fn named(&self, members: &[usize]) -> String {
         let nodes = self.nodes.iter().enumerate().filter(|(member, _)| members.contains(member));
         nodes.map(|(_, node)| &*node.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Up to where ticks count as claimed from now on: whoever was granted one before had a member whose clock was not more than
+/// the slack behind it.
+fn floor_at(clocks: impl Iterator<Item = Duration>) -> Result<Tick> {
+    let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
+    let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
+    floor.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"))
+}
+
+/// While it lives, somebody goes on founding.
+struct Founding(Arc<AtomicBool>);
+
+impl Drop for Founding {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

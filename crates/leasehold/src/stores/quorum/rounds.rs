@@ -1,14 +1,14 @@
 //! Under which identities an acquisition is known to the members.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::LIMIT;
 use super::debts::{Debts, Next, Untold, Weight};
 use super::ending::Ending;
+use super::{LIMIT, PATIENCE};
 use crate::lease::{Claim, Ended, Grant, HolderId, LeaseKey};
 use crate::rule::Rule;
 use crate::tick::Verdict;
@@ -25,6 +25,8 @@ struct State {
     of: HashMap<LeaseKey, Acquisition>,
     /// What each member has not heard of.
     debts: Vec<Debts>,
+    /// Which rounds are being put back, and where.
+    put_back: HashSet<(usize, HolderId)>,
     /// At this size those are thrown out of which nothing more can be left.
     purge_at: usize,
 }
@@ -74,11 +76,8 @@ impl Granted {
 /// For how many TTLs an acquisition of which nothing is heard is remembered.
 const REMEMBERED: u32 = 4;
 
-/// For how long a member that can't be reached is told how the tick of a round went. Until it knows, the tick is blocked
-/// there, and only there.
-const VERDICTS_ARE_TOLD_FOR: Duration = Duration::from_secs(3600);
-
-/// For how long it is told of a release without one: for the TTL, after which the lease ends by itself, and this at least.
+/// For how long a member that can't be reached is told of a release without a verdict: for the TTL, after which the lease
+/// ends by itself, and this at least. With one for longer: until it knows, the tick is blocked there, and only there.
 const ENDINGS_ARE_TOLD_FOR: Duration = Duration::from_secs(60);
 
 /// How long after all have heard that a tick was never begun they are told so once more. One of them may have come back
@@ -92,7 +91,7 @@ impl Rounds {
     /// None yet, at so many members.
     pub fn among(members: usize) -> Self {
         let debts = (0..members).map(|_| Debts::default()).collect();
-        Self(Mutex::new(State { of: HashMap::new(), debts, purge_at: 0 }))
+        Self(Mutex::new(State { of: HashMap::new(), debts, put_back: HashSet::new(), purge_at: 0 }))
     }
 
     /// A new round of this acquisition; what it is called at the members.
@@ -160,7 +159,7 @@ impl Rounds {
         let mut state = self.state();
         let Some(acquisition) = state.of.get_mut(key) else {
             let (weight, patience) = match how {
-                Ending::Release(Ended { verdict: Some(_), .. }) => (Weight::Verdict, VERDICTS_ARE_TOLD_FOR),
+                Ending::Release(Ended { verdict: Some(_), .. }) => (Weight::Verdict, PATIENCE),
                 _ => (Weight::Frees, ENDINGS_ARE_TOLD_FOR),
             };
             return Untold::of(key, id, how, weight, patience);
@@ -177,9 +176,9 @@ impl Rounds {
         let known = acquisition.rounds.iter_mut().find(|known| known.id == id);
         let has_tick = known.as_ref().is_some_and(|known| known.has_tick);
         let (weight, patience) = match how {
-            Ending::Leave if has_tick => (Weight::Verdict, VERDICTS_ARE_TOLD_FOR),
+            Ending::Leave if has_tick => (Weight::Verdict, PATIENCE),
             Ending::Leave => (Weight::Frees, acquisition.ttl),
-            Ending::Release(how) if how.verdict.is_some() => (Weight::Verdict, VERDICTS_ARE_TOLD_FOR),
+            Ending::Release(how) if how.verdict.is_some() => (Weight::Verdict, PATIENCE),
             Ending::Release(_) => (Weight::Frees, acquisition.ttl.max(ENDINGS_ARE_TOLD_FOR)),
         };
         let untold = Untold::of(key, id, how, weight, patience);
@@ -266,8 +265,29 @@ impl Rounds {
         self.state().debts[member].stops();
     }
 
+    /// It is put back at a member from now on, until this is dropped; none if that is being done already, or so many others
+    /// are there.
+    pub fn puts_back(self: &Arc<Self>, member: usize, id: HolderId, most: usize) -> Option<PutBack> {
+        let (which, mut state) = ((member, id), self.state());
+        let others = state.put_back.iter().filter(|(other, _)| *other == member).count();
+        (others < most && state.put_back.insert(which)).then(|| PutBack { rounds: Arc::clone(self), which })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A round is being put back at a member.
+#[derive(Debug)]
+pub(super) struct PutBack {
+    rounds: Arc<Rounds>,
+    which: (usize, HolderId),
+}
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        self.rounds.state().put_back.remove(&self.which);
     }
 }
 
@@ -340,7 +360,7 @@ impl Acquisition {
     }
 
     fn is_heard_of(&mut self) {
-        let least = if self.is_for_a_tick { VERDICTS_ARE_TOLD_FOR } else { Duration::ZERO };
+        let least = if self.is_for_a_tick { PATIENCE } else { Duration::ZERO };
         self.over = self.over.max(Instant::now() + least.max(self.ttl * REMEMBERED));
     }
 

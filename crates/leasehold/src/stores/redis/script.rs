@@ -97,7 +97,7 @@ const WHEN_FULL_TOO: &str = " flags=allow-oom";
 /// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
 /// done before it needs them doesn't pay for making the functions. Whole scripts come first, for they take in others.
 const START: &str = include_str!("scripts/start.lua");
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 13] = [
     ("--@acquire\n", include_str!("scripts/acquire.lua")),
     ("--@release\n", include_str!("scripts/release.lua")),
     ("--@renew\n", include_str!("scripts/renew.lua")),
@@ -105,7 +105,8 @@ const PARTS: [(&str, &str); 12] = [
     ("--@standing\n", include_str!("scripts/standing.lua")),
     ("--@queue\n", include_str!("scripts/queue.lua")),
     ("--@ending\n", include_str!("scripts/ending.lua")),
-    ("--@ticks\n", include_str!("scripts/ticks.lua")),
+    ("--@due\n", include_str!("scripts/due.lua")),
+    ("--@begun\n", include_str!("scripts/begun.lua")),
     ("--@life\n", include_str!("scripts/life.lua")),
     ("--@since\n", include_str!("scripts/since.lua")),
     ("--@incarnation\n", include_str!("scripts/incarnation.lua")),

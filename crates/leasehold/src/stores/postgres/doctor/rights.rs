@@ -5,6 +5,9 @@ use tokio_postgres::types::Type;
 use super::Patient;
 use crate::finding::Finding;
 
+/// What the arbiter of a fallback needs beside that.
+const ARBITERS: (&str, &str) = ("routes", "select,insert,update");
+
 /// The tables, and what each right on them is for.
 const NEEDED: [(&str, &str, &str); 5] = [
     ("locks", "select,insert,update,delete", "nothing can be granted"),
@@ -44,7 +47,24 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     if findings.is_empty() {
         findings.push(Finding::fine("rights", "all that locks need"));
     }
+    findings.extend(for_an_arbiter(patient).await);
     findings
+}
+
+/// Most never need it. Tables of an older version have none of it.
+async fn for_an_arbiter(patient: &Patient<'_>) -> Option<Finding> {
+    let (table, rights) = ARBITERS;
+    if !patient.has(table).await {
+        return None;
+    }
+    let name = patient.table(table);
+    let missing = missing(patient, &name, rights).await.join(", ");
+    if missing.is_empty() {
+        return None;
+    }
+    let message =
+        format!("this role has no right to {missing} on {name}: it can't be the arbiter of a fallback with it");
+    Some(Finding::warning("rights", message, format!("grant {missing} on {name} to this role, if it is to be one")))
 }
 
 pub(super) async fn missing<'a>(patient: &Patient<'_>, table: &String, rights: &'a str) -> Vec<&'a str> {

@@ -1,9 +1,10 @@
--- Asks for a lease. Outcomes: 1 granted · 2 held · 3 claimed before (o_value: the newest; o_attempt: unfinished) ·
--- 4 ahead of the clock by o_value · 5 behind it by o_value · 6 others have o_permits · 7 the clock is wrong
-create or replace procedure @.leasehold_v1_acquire(
+-- Asks for a lease, under a route if there is an epoch. Outcomes: 1 granted · 2 held · 3 claimed before (o_value: the
+-- newest; o_attempt: unfinished) · 4 ahead of the clock by o_value · 5 behind it by o_value · 6 others have o_permits ·
+-- 7 the clock is wrong · 8 another route · 9 the holder has a lease of a later one · 10 no token is left in this epoch
+create or replace procedure @.leasehold_v2_acquire(
     p_ns text, p_name text, p_holder text, p_label text, p_ttl bigint, p_permits bigint,
     p_tick bigint, p_retry boolean, p_keep bigint,
-    p_queue boolean, p_ticket bigint, p_client text, p_sent bigint,
+    p_queue boolean, p_ticket bigint, p_client text, p_sent bigint, p_epoch bigint,
     inout o_outcome integer, inout o_token bigint, inout o_attempt integer, inout o_value bigint,
     inout o_ahead bigint, inout o_ticket bigint, inout o_permits bigint,
     inout o_holders text[], inout o_labels text[], inout o_tokens bigint[],
@@ -12,11 +13,13 @@ language plpgsql as $$
 declare
     at bigint;                         -- what the clock shows
     one @.leasehold_locks%rowtype;     -- the first slot
+    easy boolean;                      -- there is nothing else to look at
     fenced boolean;                    -- it may be
     taken bigint; held bigint; last bigint;
     mine bigint; refused boolean;      -- the slot that is the claimant's, and whether that was revoked
-    open @.leasehold_ticks%rowtype;
-    known boolean;
+    alive text[];                      -- who holds it
+    own_tag bigint; dead boolean;      -- the claimant's; whether one is of an earlier route
+    tick record;
     place bigint;
     free bigint;
 begin
@@ -25,21 +28,25 @@ begin
 
     -- Most claims are for a plain lock that is free and has nobody in its way.
     if p_tick is null and p_permits = 1 then
-        at := @.leasehold_v1_now();
+        at := @.leasehold_v2_now();
         select * into one from @.leasehold_locks l
             where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.expires <= at
             for update skip locked;
-        if found and one.permits = 1 and not @.leasehold_v1_clock_is_wrong(at, one.token)
+        easy := found and one.permits = 1 and (
+            p_epoch is null
+            or (@.leasehold_v2_leads_here(p_ns, p_epoch, false)
+                and not @.leasehold_v2_has_no_token(one.token, p_epoch, at)));
+        if easy and not @.leasehold_v2_clock_is_wrong(at, @.leasehold_v2_counter(one.token, p_epoch))
             and not exists (select from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name)
             and not exists (select from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot > 0)
         then
             update @.leasehold_locks l
-                set holder = p_holder, label = p_label, token = @.leasehold_v1_next_token(one.token, at),
-                    granted = at, expires = at + p_ttl, revoked = false
+                set holder = p_holder, label = p_label, token = @.leasehold_v2_next_token(one.token, p_epoch, at),
+                    granted = at, expires = at + p_ttl, revoked = false, tag = p_epoch
                 where l.ns = p_ns and l.name = p_name and l.slot = 0
                 returning l.token into o_token;
             if one.forget_at < at + one.kept + 86400000000 then
-                perform @.leasehold_v1_remember(p_ns, p_name, one.kept, one.forget_at, 0, at);
+                perform @.leasehold_v2_remember(p_ns, p_name, one.kept, one.forget_at, 0, at);
             end if;
             o_attempt := 0;
             o_outcome := 1;
@@ -51,32 +58,34 @@ begin
     -- locked, which keeps everybody else from deciding at the same time.
     <<decide>>
     for locked in 0..1 loop
-        if locked = 0 then
-            select * into one from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0;
-            at := @.leasehold_v1_now();
-            -- It looks free.
-            continue when not found or (one.expires <= at and (p_tick is null or one.mark is null or p_tick > one.mark));
-        else
-            loop
-                -- A fence lets a lock of the weaker kind pass.
-                select * into one from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0
-                    for update skip locked;
-                fenced := not found;
-                exit when found;
-                select * into one from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0
-                    for no key update;
-                exit when found;
-                insert into @.leasehold_locks(ns, name, slot) values (p_ns, p_name, 0) on conflict do nothing;
-            end loop;
-            at := @.leasehold_v1_now();
+        if locked = 1 then fenced := @.leasehold_v2_own(p_ns, p_name); end if;
+        if p_epoch is not null then
+            if not @.leasehold_v2_leads_here(p_ns, p_epoch, false) then
+                o_outcome := 8;
+                return;
+            end if;
+            if locked = 1 then perform @.leasehold_v2_bury(p_ns, p_name, p_epoch); end if;
         end if;
+        select * into one from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0;
+        at := @.leasehold_v2_now();
+        -- It looks free.
+        continue when locked = 0
+            and (not found or (one.expires <= at and (p_tick is null or one.mark is null or p_tick > one.mark)));
 
         select count(*) filter (where l.expires > at), count(l.holder) filter (where l.expires > at), max(l.token),
                 max(l.slot) filter (where l.expires > at and l.holder = p_holder),
-                bool_or(l.revoked) filter (where l.expires > at and l.holder = p_holder)
-            into taken, held, last, mine, refused
+                bool_or(l.revoked) filter (where l.expires > at and l.holder = p_holder),
+                array_agg(l.holder) filter (where l.expires > at),
+                max(l.tag) filter (where l.expires > at and l.holder = p_holder),
+                bool_or(l.tag < p_epoch) filter (where l.expires > at)
+            into taken, held, last, mine, refused, alive, own_tag, dead
             from @.leasehold_locks l where l.ns = p_ns and l.name = p_name;
-        if locked = 1 and @.leasehold_v1_clock_is_wrong(at, last) then
+        if own_tag > p_epoch then
+            o_outcome := 9;
+            return;
+        end if;
+        continue when locked = 0 and dead;
+        if locked = 1 and @.leasehold_v2_clock_is_wrong(at, @.leasehold_v2_counter(last, p_epoch)) then
             o_outcome := 7;
             exit decide;
         end if;
@@ -102,34 +111,21 @@ begin
         end if;
 
         if p_tick is not null then
-            if p_tick <> 0 and p_tick * 1000 > at + 300000000 then
-                o_outcome := 4; o_value := p_tick * 1000 - at;
-                exit decide;
-            elsif p_tick <> 0 and at - p_tick * 1000 > p_keep - 300000000 then
-                o_outcome := 5; o_value := at - p_tick * 1000;
-                exit decide;
-            end if;
-            -- A key whose time is over was never there, unless somebody has it.
+            -- Nobody has it, and its time is over.
             if p_tick = 0 and one.key_ends <= at and taken = 0 then
                 continue when locked = 0;
-                update @.leasehold_locks l set mark = null, keep = null, key_ends = null
-                    where l.ns = p_ns and l.name = p_name and l.slot = 0;
-                delete from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name;
+                perform @.leasehold_v2_forget_key(p_ns, p_name);
                 one.mark := null;
             end if;
-            select * into open from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = p_tick;
-            known := found;
-            if p_tick <= one.mark then
-                perform 1 from @.leasehold_locks l
-                    where l.ns = p_ns and l.name = p_name and l.expires > at and l.holder = open.holder;
-                if found then
-                    o_ahead := @.leasehold_v1_ahead(p_ns, p_name, p_holder, null, at);
-                    exit decide;
-                elsif not known or not (open.attempts = 0 or (p_retry and not open.once)) then
-                    continue when locked = 0 and known; -- It may have been given back since.
-                    o_outcome := 3; o_value := one.mark; o_attempt := known::integer;
-                    exit decide;
-                end if;
+            select * into tick
+                from @.leasehold_v2_standing(p_ns, p_name, p_tick, p_retry, p_keep, one.mark, alive, at);
+            if tick.o_standing = 2 then
+                o_ahead := @.leasehold_v2_ahead(p_ns, p_name, p_holder, null, at);
+                exit decide;
+            elsif tick.o_standing > 2 then
+                continue when locked = 0 and tick.o_known; -- It may have been given back since.
+                o_outcome := tick.o_standing; o_value := tick.o_value; o_attempt := tick.o_known::integer;
+                exit decide;
             end if;
         end if;
 
@@ -140,7 +136,7 @@ begin
                 returning w.ticket into o_ticket;
             continue when not found;
             perform set_config('synchronous_commit', 'off', true);
-            o_ahead := @.leasehold_v1_ahead(p_ns, p_name, p_holder, o_ticket, at);
+            o_ahead := @.leasehold_v2_ahead(p_ns, p_name, p_holder, o_ticket, at);
             exit decide;
         end if;
         continue when locked = 0 and (p_queue or taken < p_permits);
@@ -155,41 +151,39 @@ begin
                     where w.ns = p_ns and w.name = p_name;
             end if;
         end if;
-        o_ahead := @.leasehold_v1_ahead(p_ns, p_name, p_holder, place, at);
+        o_ahead := @.leasehold_v2_ahead(p_ns, p_name, p_holder, place, at);
 
         -- One that was revoked has its permit still, and is to have no other.
         if mine is null and p_permits - taken > o_ahead then
-            free := @.leasehold_v1_free_slot(p_ns, p_name, p_permits, at, one.expires <= at and not fenced);
+            free := @.leasehold_v2_free_slot(p_ns, p_name, p_permits, at, one.expires <= at and not fenced);
             if free is not null then
-                o_token := @.leasehold_v1_next_token(last, at);
+                if @.leasehold_v2_has_no_token(last, p_epoch, at) then
+                    o_outcome := 10;
+                    return;
+                end if;
+                o_token := @.leasehold_v2_next_token(last, p_epoch, at);
                 if free > 0 then
                     insert into @.leasehold_locks(ns, name, slot) values (p_ns, p_name, free) on conflict do nothing;
                 end if;
                 update @.leasehold_locks l
                     set holder = p_holder, label = p_label, token = o_token, granted = at, expires = at + p_ttl,
-                        revoked = false
+                        revoked = false, tag = p_epoch
                     where l.ns = p_ns and l.name = p_name and l.slot = free;
                 delete from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name and w.holder = p_holder;
                 if one.permits <> p_permits then
                     update @.leasehold_locks l set permits = p_permits
                         where l.ns = p_ns and l.name = p_name and l.slot = 0;
-                    -- Slots that are none any more, unless a fence stands in one.
-                    delete from @.leasehold_locks l where l.ctid = any(array(
-                        select o.ctid from @.leasehold_locks o
-                        where o.ns = p_ns and o.name = p_name and o.slot >= p_permits and o.expires <= at
-                        for update skip locked));
+                    perform @.leasehold_v2_trim(p_ns, p_name, p_permits, at);
                 end if;
                 o_attempt := 0;
                 if p_tick is not null then
                     -- A claim with a tick has to survive a power failure: the tick would run once more.
-                    if current_setting('synchronous_commit') = 'off' then
-                        perform set_config('synchronous_commit', 'on', true);
-                    end if;
-                    o_attempt := case when known then open.attempts + 1 else 1 end;
-                    o_value := @.leasehold_v1_claim_tick(
-                        p_ns, p_name, p_holder, p_tick, p_retry, p_keep, o_attempt, known, at);
+                    perform @.leasehold_v2_lasting();
+                    o_attempt := coalesce(tick.o_attempts, 0) + 1;
+                    o_value := @.leasehold_v2_claim_tick(
+                        p_ns, p_name, p_holder, p_tick, p_retry, p_keep, o_attempt, tick.o_known, at);
                 end if;
-                perform @.leasehold_v1_remember(p_ns, p_name, one.kept, one.forget_at, p_keep, at);
+                perform @.leasehold_v2_remember(p_ns, p_name, one.kept, one.forget_at, p_keep, at);
                 o_outcome := 1;
                 return;
             end if;
@@ -202,7 +196,7 @@ begin
                 values (p_ns, p_name, p_holder, p_label, p_client, place, at, p_sent, p_ttl)
                 on conflict(ns, name, holder)
                 do update set client = p_client, seen = at, sent = p_sent, ttl = p_ttl;
-            perform @.leasehold_v1_remember(p_ns, p_name, one.kept, one.forget_at, 0, at);
+            perform @.leasehold_v2_remember(p_ns, p_name, one.kept, one.forget_at, 0, at);
             o_ticket := place;
         end if;
         exit decide;

@@ -8,24 +8,22 @@ create table if not exists @.leasehold_modes(
 -- it by a second at the most: where it is lost, it goes on from there.
 create sequence if not exists @.leasehold_tokens as bigint;
 
-create or replace function @.leasehold_v1_mode(p_ns text, p_mode text) returns text language plpgsql volatile as $$
-declare
-    agreed text;
+create or replace procedure @.leasehold_v2_mode(p_ns text, p_mode text, inout o_agreed text) language plpgsql as $$
 begin
-    select m.mode into agreed from @.leasehold_modes m where m.ns = p_ns;
+    --@begin
+    select m.mode into o_agreed from @.leasehold_modes m where m.ns = p_ns;
     if not found then
-        insert into @.leasehold_modes(ns, mode) values (p_ns, p_mode)
-            on conflict (ns) do update set mode = leasehold_modes.mode returning mode into agreed;
+        insert into @.leasehold_modes as m(ns, mode) values (p_ns, p_mode)
+            on conflict (ns) do update set mode = m.mode returning m.mode into o_agreed;
     end if;
-    return agreed;
 end
 $$;
 
 -- A token for a lock that the session has just got, where the sequence is behind the clock: from then on it is a second
 -- ahead of it.
-create or replace function @.leasehold_v1_token() returns bigint language plpgsql volatile as $$
+create or replace function @.leasehold_v2_token() returns bigint language plpgsql volatile as $$
 declare
-    least bigint := (@.leasehold_v1_now() / 1000 - 1577836800000) << 4;
+    least bigint := (@.leasehold_v2_now() / 1000 - 1577836800000) << 4;
 begin
     perform pg_advisory_xact_lock(2879136027345790653); -- one at a time
     if (select last_value from @.leasehold_tokens) < least then

@@ -1,5 +1,5 @@
 -- Ends a lease. 1: it was the holder's · 0: it was not (any more).
-create or replace procedure @.leasehold_v1_release(
+create or replace procedure @.leasehold_v2_release(
     p_ns text, p_name text, p_holder text, p_rest bigint, p_verdict integer, p_tick bigint, inout o_released integer)
 language plpgsql as $$
 declare
@@ -7,7 +7,7 @@ declare
 begin
     --@begin
     o_released := 0;
-    at := @.leasehold_v1_now();
+    at := @.leasehold_v2_now();
     if p_verdict is null and p_rest = 0 then
         -- Most releases have nothing to say. The first slot is what keeps others from deciding at the same time.
         update @.leasehold_locks l set holder = null, expires = at, revoked = false
@@ -15,7 +15,7 @@ begin
         if found then
             o_released := 1;
             if exists (select from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name) then
-                perform @.leasehold_v1_pass_on(p_ns, p_name, @.leasehold_v1_now());
+                perform @.leasehold_v2_pass_on(p_ns, p_name, @.leasehold_v2_now());
             end if;
             return;
         end if;
@@ -26,36 +26,37 @@ begin
             where l.ns = p_ns and l.name = p_name and l.holder = p_holder and l.expires > at;
         if not found then return; end if;
     end if;
-    at := @.leasehold_v1_lock(p_ns, p_name);
+    at := @.leasehold_v2_lock(p_ns, p_name);
     if p_verdict is not null then
-        perform @.leasehold_v1_judge(p_ns, p_name, p_holder, p_verdict, p_tick);
+        perform @.leasehold_v2_judge(p_ns, p_name, p_holder, p_verdict, p_tick);
     end if;
-    if @.leasehold_v1_free(p_ns, p_name, p_holder, p_rest, at) then
+    if @.leasehold_v2_free(p_ns, p_name, p_holder, p_rest, at) then
         o_released := 1;
-        if p_rest = 0 then perform @.leasehold_v1_pass_on(p_ns, p_name, at); end if;
+        if p_rest = 0 then perform @.leasehold_v2_pass_on(p_ns, p_name, at); end if;
     end if;
 end
 $$;
 
 -- Out of the queue; what was granted meanwhile is free again, its work never begun. 1: there was something to leave.
-create or replace procedure @.leasehold_v1_leave(p_ns text, p_name text, p_holder text, inout o_left integer)
+create or replace procedure @.leasehold_v2_leave(p_ns text, p_name text, p_holder text, inout o_left integer)
 language plpgsql as $$
 declare
     at bigint;
 begin
     --@begin
-    at := @.leasehold_v1_lock(p_ns, p_name);
+    at := @.leasehold_v2_lock(p_ns, p_name);
     delete from @.leasehold_waiters w where w.ns = p_ns and w.name = p_name and w.holder = p_holder;
     o_left := found::integer;
-    perform @.leasehold_v1_judge(p_ns, p_name, p_holder, 3, 0);
-    if @.leasehold_v1_free(p_ns, p_name, p_holder, 0, at) then o_left := 1; end if;
-    if o_left = 1 then perform @.leasehold_v1_pass_on(p_ns, p_name, at); end if;
+    perform @.leasehold_v2_judge(p_ns, p_name, p_holder, 3, 0);
+    if @.leasehold_v2_free(p_ns, p_name, p_holder, 0, at) then o_left := 1; end if;
+    if o_left = 1 then perform @.leasehold_v2_pass_on(p_ns, p_name, at); end if;
 end
 $$;
 
--- Renews leases. An answer for each: 1 renewed · 2 revoked · 0 gone · 3 somebody is at it: ask again, `p_patient`.
-create or replace procedure @.leasehold_v1_renew(
-    p_ns text, p_names text[], p_holders text[], p_ttls bigint[], p_patient boolean, inout o_answers integer[])
+-- Renews leases; with an epoch only those that have it as their tag. An answer for each: 1 renewed · 2 revoked · 0 gone · 3 somebody is at it: ask again, `p_patient`.
+create or replace procedure @.leasehold_v2_renew(
+    p_ns text, p_names text[], p_holders text[], p_ttls bigint[], p_patient boolean, p_epoch bigint,
+    inout o_answers integer[])
 language plpgsql as $$
 declare
     at bigint;
@@ -69,14 +70,14 @@ begin
         perform 1 from @.leasehold_locks l
             where l.ns = p_ns and l.name = p_names[1] and l.holder = p_holders[1] for no key update;
     end if;
-    at := @.leasehold_v1_now();
+    at := @.leasehold_v2_now();
     with wanted as materialized (
         select u.name, u.holder, max(u.ttl) as ttl
         from unnest(p_names, p_holders, p_ttls) as u(name, holder, ttl) group by u.name, u.holder),
     ours as materialized (
         select l.name, l.slot, l.holder, w.ttl
         from wanted w join @.leasehold_locks l on l.ns = p_ns and l.name = w.name and l.holder = w.holder
-        where l.expires > at and not l.revoked
+        where l.expires > at and not l.revoked and (p_epoch is null or l.tag = p_epoch)
         for no key update of l skip locked),
     done as (
         -- Never back: an overtaken renewal must not cut what a later one has promised.
@@ -94,12 +95,13 @@ begin
         into o_answers
         from unnest(p_names, p_holders) with ordinality as u(name, holder, nth)
         left join @.leasehold_locks l
-            on l.ns = p_ns and l.name = u.name and l.holder = u.holder and l.expires > at;
+            on l.ns = p_ns and l.name = u.name and l.holder = u.holder and l.expires > at
+                and (p_epoch is null or l.tag = p_epoch);
 end
 $$;
 
 -- Ends somebody else's hold, or everybody's (p_holder null); what it was, as acquire tells it.
-create or replace procedure @.leasehold_v1_revoke(
+create or replace procedure @.leasehold_v2_revoke(
     p_ns text, p_name text, p_holder text, p_now boolean,
     inout o_waiting bigint, inout o_permits bigint,
     inout o_holders text[], inout o_labels text[], inout o_tokens bigint[],
@@ -109,13 +111,13 @@ declare
     at bigint;
 begin
     --@begin
-    at := @.leasehold_v1_lock(p_ns, p_name);
+    at := @.leasehold_v2_lock(p_ns, p_name);
     select array_agg(l.holder), array_agg(l.label), array_agg(l.token), array_agg(at - l.granted),
             array_agg(l.expires - at), array_agg(l.revoked)
         into o_holders, o_labels, o_tokens, o_ages, o_rests, o_revoked
         from @.leasehold_locks l
         where l.ns = p_ns and l.name = p_name and l.expires > at and (p_holder is null or l.holder = p_holder);
-    o_waiting := @.leasehold_v1_ahead(p_ns, p_name, '', null, at);
+    o_waiting := @.leasehold_v2_ahead(p_ns, p_name, '', null, at);
     select l.permits into o_permits from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0;
     if o_holders is null then return; end if;
     if not p_now then
@@ -125,6 +127,6 @@ begin
     end if;
     update @.leasehold_locks l set holder = null, expires = 0, revoked = false
         where l.ns = p_ns and l.name = p_name and l.expires > at and (p_holder is null or l.holder = p_holder);
-    perform @.leasehold_v1_pass_on(p_ns, p_name, at);
+    perform @.leasehold_v2_pass_on(p_ns, p_name, at);
 end
 $$;

@@ -1,20 +1,50 @@
-create or replace function @.leasehold_v1_now() returns bigint language sql volatile
+create or replace function @.leasehold_v2_now() returns bigint language sql volatile
 as $$ select (extract(epoch from clock_timestamp()) * 1000000)::bigint $$;
 
 -- What keeps a token from being made: a clock before this program was built, or an hour behind what it was at the last
 -- one. Once that counter is lost, tokens would begin below it. The milliseconds are those from 2020 to 1 November 2026.
-create or replace function @.leasehold_v1_clock_is_wrong(at bigint, last bigint) returns boolean language sql immutable
+create or replace function @.leasehold_v2_clock_is_wrong(at bigint, last bigint) returns boolean language sql immutable
 as $$
     select at / 1000 - 1577836800000 < 215654400000
         or coalesce(last, 0) > (at / 1000 - 1577836800000 + 3600000) << 4
 $$;
 
-create or replace function @.leasehold_v1_next_token(last bigint, at bigint) returns bigint language sql immutable
-as $$ select greatest(coalesce(last, 0) + 1, (at / 1000 - 1577836800000) << 4) $$;
+-- The counter in the last token that goes on in the next one. Under a route that is one of the same epoch only: the next
+-- epoch's tokens are larger anyway, and one that was carried here has another store's counter.
+create or replace function @.leasehold_v2_counter(last bigint, p_epoch bigint) returns bigint language sql immutable
+as $$ select case when p_epoch is null or last >> 46 = p_epoch then last & 70368744177663 end $$;
+
+create or replace function @.leasehold_v2_next_token(last bigint, p_epoch bigint, at bigint)
+returns bigint language sql immutable
+as $$
+    select case
+        when p_epoch is null then greatest(coalesce(last, 0) + 1, (at / 1000 - 1577836800000) << 4)
+        else p_epoch << 46
+            | greatest(coalesce(@.leasehold_v2_counter(last, p_epoch), 0) + 1, (at / 1000 - 1577836800000) << 4)
+    end
+$$;
+
+-- Whether the next token has no room for its epoch, or its counter.
+create or replace function @.leasehold_v2_has_no_token(last bigint, p_epoch bigint, at bigint)
+returns boolean language sql immutable
+as $$
+    select p_epoch > 131071 or p_epoch < 0
+        or @.leasehold_v2_counter(last, p_epoch) + 1 > 70368744177663
+        or (at / 1000 - 1577836800000) << 4 > 70368744177663
+$$;
+
+-- What this transaction says is on the disk before it is answered, whatever others may wait for.
+create or replace function @.leasehold_v2_lasting() returns void language plpgsql volatile as $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end
+$$;
 
 -- How many live waiters stand before a place; all others if there is none. An entry from the future is as dead as an
 -- old one: the clock was set back.
-create or replace function @.leasehold_v1_ahead(p_ns text, p_name text, p_holder text, place bigint, at bigint)
+create or replace function @.leasehold_v2_ahead(p_ns text, p_name text, p_holder text, place bigint, at bigint)
 returns bigint language plpgsql volatile as $$
 begin
     return (select count(*) from @.leasehold_waiters w
@@ -23,8 +53,39 @@ begin
 end
 $$;
 
+-- Locks a name's first slot, which is made if it isn't there: that keeps everybody else from deciding at the same time.
+-- Answers whether a fence stands in it.
+create or replace function @.leasehold_v2_own(p_ns text, p_name text) returns boolean language plpgsql volatile as $$
+begin
+    loop
+        perform 1 from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0 for update skip locked;
+        if found then return false; end if;
+        -- A fence lets a lock of the weaker kind pass.
+        perform 1 from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0 for no key update;
+        if found then
+            -- It may only have been somebody's turn before ours.
+            perform 1 from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0
+                for update skip locked;
+            return not found;
+        end if;
+        insert into @.leasehold_locks(ns, name, slot) values (p_ns, p_name, 0) on conflict do nothing;
+    end loop;
+end
+$$;
+
+-- Lets go of slots that are none any more, unless a fence stands in one.
+create or replace function @.leasehold_v2_trim(p_ns text, p_name text, p_permits bigint, at bigint)
+returns void language plpgsql volatile as $$
+begin
+    delete from @.leasehold_locks l where l.ctid = any(array(
+        select o.ctid from @.leasehold_locks o
+        where o.ns = p_ns and o.name = p_name and o.slot >= p_permits and o.expires <= at
+        for update skip locked));
+end
+$$;
+
 -- The first slot that may be granted, locked; none if a fence stands in all that look free.
-create or replace function @.leasehold_v1_free_slot(
+create or replace function @.leasehold_v2_free_slot(
     p_ns text, p_name text, p_permits bigint, at bigint, first_is_ours boolean)
 returns bigint language plpgsql volatile as $$
 declare
@@ -43,8 +104,47 @@ begin
 end
 $$;
 
+-- A key whose time is over was never there.
+create or replace function @.leasehold_v2_forget_key(p_ns text, p_name text) returns void language plpgsql volatile as $$
+begin
+    update @.leasehold_locks l set mark = null, keep = null, key_ends = null
+        where l.ns = p_ns and l.name = p_name and l.slot = 0;
+    delete from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name;
+end
+$$;
+
+-- How a tick stands beside a mark, if those who are alive have a lease: 1 it may be claimed · 2 it is running · 3 it was
+-- claimed before (o_value: the newest) · 4 it is ahead of the clock by o_value · 5 behind it. Whether it stands open, and
+-- how often it was claimed then.
+create or replace function @.leasehold_v2_standing(
+    p_ns text, p_name text, p_tick bigint, p_retry boolean, p_keep bigint, mark bigint, alive text[], at bigint,
+    out o_standing integer, out o_value bigint, out o_known boolean, out o_attempts integer)
+language plpgsql volatile as $$
+declare
+    open @.leasehold_ticks%rowtype;
+begin
+    o_standing := 1; o_known := false;
+    if p_tick <> 0 and p_tick * 1000 > at + 300000000 then
+        o_standing := 4; o_value := p_tick * 1000 - at;
+        return;
+    elsif p_tick <> 0 and at - p_tick * 1000 > p_keep - 300000000 then
+        o_standing := 5; o_value := at - p_tick * 1000;
+        return;
+    end if;
+    select * into open from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = p_tick;
+    o_known := found; o_attempts := open.attempts;
+    if p_tick <= mark then
+        if open.holder = any(alive) then
+            o_standing := 2;
+        elsif not o_known or not (open.attempts = 0 or (p_retry and not open.once)) then
+            o_standing := 3; o_value := mark;
+        end if;
+    end if;
+end
+$$;
+
 -- Writes down that a tick was claimed. Answers which other one was given up for it.
-create or replace function @.leasehold_v1_claim_tick(
+create or replace function @.leasehold_v2_claim_tick(
     p_ns text, p_name text, p_holder text, p_tick bigint, p_retry boolean, p_keep bigint, attempt integer,
     known boolean, at bigint)
 returns bigint language plpgsql volatile as $$
@@ -71,7 +171,7 @@ $$;
 
 -- A name is remembered for nine days after its last use, or for as long as a tick asks for. Pushed out once in a day;
 -- and whoever brings something that has to be forgotten one day forgets a little more than that.
-create or replace function @.leasehold_v1_remember(
+create or replace function @.leasehold_v2_remember(
     p_ns text, p_name text, p_kept bigint, p_forget_at bigint, p_keep bigint, at bigint)
 returns void language plpgsql volatile as $$
 declare
@@ -102,7 +202,7 @@ end
 $$;
 
 -- What became of a tick (1 done · 2 failed · 3 never begun); counts whoever holds the name by now.
-create or replace function @.leasehold_v1_judge(p_ns text, p_name text, p_holder text, p_verdict integer, p_tick bigint)
+create or replace function @.leasehold_v2_judge(p_ns text, p_name text, p_holder text, p_verdict integer, p_tick bigint)
 returns void language plpgsql volatile as $$
 declare
     told boolean;
@@ -118,21 +218,19 @@ begin
     end if;
     told := found;
     -- What became of a tick has to survive as its claim has.
-    if told and current_setting('synchronous_commit') = 'off' then
-        perform set_config('synchronous_commit', 'on', true);
-    end if;
+    if told then perform @.leasehold_v2_lasting(); end if;
     -- What is remembered for a while is so from its end on, and its name with it. Who only leaves ends nothing.
     if p_verdict = 3 and not told then return; end if;
     update @.leasehold_locks l
-        set key_ends = @.leasehold_v1_now() + l.keep,
-            forget_at = greatest(l.forget_at, @.leasehold_v1_now() + l.kept + 172800000000)
+        set key_ends = @.leasehold_v2_now() + l.keep,
+            forget_at = greatest(l.forget_at, @.leasehold_v2_now() + l.kept + 172800000000)
         where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.keep is not null;
 end
 $$;
 
 -- Ends the holder's lease, if it is alive; nobody else gets it for `rest`. Answers whether it was. Touches nothing that
 -- a fence looks at but the holder: an open one stays, and keeps the next one out until it ends.
-create or replace function @.leasehold_v1_free(p_ns text, p_name text, p_holder text, rest bigint, at bigint)
+create or replace function @.leasehold_v2_free(p_ns text, p_name text, p_holder text, rest bigint, at bigint)
 returns boolean language plpgsql volatile as $$
 begin
     update @.leasehold_locks l set holder = null, expires = at + rest, revoked = false
@@ -142,17 +240,17 @@ end
 $$;
 
 -- Locks a name's first slot; what the clock shows then.
-create or replace function @.leasehold_v1_lock(p_ns text, p_name text) returns bigint language plpgsql volatile as $$
+create or replace function @.leasehold_v2_lock(p_ns text, p_name text) returns bigint language plpgsql volatile as $$
 begin
     perform 1 from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0 for no key update;
-    return @.leasehold_v1_now();
+    return @.leasehold_v2_now();
 end
 $$;
 
 -- Something of the name is free: hands the lock over to the first who waits, or wakes as many as there are permits.
 -- Whose process doesn't listen any more is passed over, for it is dead. That it does is
 -- said by a lock that its session has, which is gone with it.
-create or replace function @.leasehold_v1_pass_on(p_ns text, p_name text, at bigint)
+create or replace function @.leasehold_v2_pass_on(p_ns text, p_name text, at bigint)
 returns void language plpgsql volatile as $$
 declare
     permits bigint; taken bigint; last bigint;
@@ -177,13 +275,13 @@ begin
         taken := taken + 1; -- By this one, or kept for it.
         continue when next.client = '';
         if permits > 1 or next.sent is null
-            or @.leasehold_v1_clock_is_wrong(at, last)
-            or @.leasehold_v1_free_slot(p_ns, p_name, 1, at, false) is null
+            or @.leasehold_v2_clock_is_wrong(at, @.leasehold_v2_counter(last, null))
+            or @.leasehold_v2_free_slot(p_ns, p_name, 1, at, false) is null
         then
             perform pg_notify('leasehold_' || next.client, '- - - ' || next.name);
             continue;
         end if;
-        new_token := @.leasehold_v1_next_token(last, at);
+        new_token := @.leasehold_v2_next_token(last, null, at);
         -- As it stands now: it may have asked again meanwhile, or have gone.
         delete from @.leasehold_waiters o where o.ns = p_ns and o.name = p_name and o.holder = next.holder
             returning o.* into next;
@@ -193,7 +291,7 @@ begin
         end if;
         update @.leasehold_locks l
             set holder = next.holder, label = next.label, token = new_token, granted = at, expires = at + next.ttl,
-                revoked = false
+                revoked = false, tag = null
             where l.ns = p_ns and l.name = p_name and l.slot = 0;
         perform pg_notify(
             'leasehold_' || next.client, next.holder || ' ' || new_token || ' ' || next.sent || ' ' || next.name);
@@ -202,13 +300,13 @@ end
 $$;
 
 -- Every name that is held, kept or waited for, or one: a row for each slot that is taken, and for the first.
-create or replace function @.leasehold_v1_look(p_ns text, p_name text)
+create or replace function @.leasehold_v2_look(p_ns text, p_name text)
 returns table(name text, waiting bigint, permits bigint, holder text, label text, token bigint, age bigint, rest bigint,
     revoked boolean)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-    at bigint := @.leasehold_v1_now();
+    at bigint := @.leasehold_v2_now();
 begin
     if pg_is_in_recovery() then
         -- It would be answered as it once was.

@@ -17,8 +17,17 @@ create table if not exists @.leasehold_locks(
     key_ends bigint,                   -- until when it is
     kept bigint not null default 0,    -- how long the name is
     forget_at bigint not null default 0,
+    tag bigint,                        -- of each slot: under which route it was granted; null: under none
     primary key(ns, name, slot)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+-- Version 1 had no tags. It needs the table for itself, for an instant: whoever waits for that holds up all locks.
+do $$ begin
+    if not exists (select from pg_attribute where attrelid = '@.leasehold_locks'::regclass and attname = 'tag') then
+        perform set_config('lock_timeout', '1s', true);
+        alter table @.leasehold_locks add column tag bigint;
+    end if;
+end $$;
 
 create index if not exists leasehold_forget on @.leasehold_locks(forget_at) where slot = 0;
 
@@ -46,3 +55,18 @@ create table if not exists @.leasehold_ticks(
     once boolean not null,             -- whether it was promised to run once at most
     primary key(ns, name, tick)
 );
+
+-- Which store has the leases, where this one is the arbiter of a fallback.
+create table if not exists @.leasehold_routes(
+    ns text collate "C" not null primary key,
+    epoch bigint not null,
+    incarnation text collate "C",      -- of the primary to which it leads; null: here
+    not_before bigint,                 -- from when on it is in force; null: it is not armed
+    lease bigint not null,
+    drift bigint not null,             -- parts per million
+    max_ttl bigint not null,
+    identity text collate "C" not null, -- which store the primary is
+    patience bigint not null,
+    complained bigint,                 -- when somebody last could not reach it
+    floor bigint                       -- ticks up to here are over, milliseconds since 1970: data was lost
+) with (fillfactor = 50);

@@ -72,11 +72,9 @@ if value == '!' .. holder or (pooled and tonumber(call('ZSCORE', K[5], '!' .. ho
   return refused(count_waiters(), '')
 end
 
-local stands, claims, open, mark
+local retry, ms, idle, open, mark, answer = A[9], A[10], taken == 0
 if tick ~= '' then
---@ticks
-  local answer
-  answer, open, mark = stands(tick, A[9], A[10], alive, taken == 0)
+--@due
   if answer then
     forget_waiter(holder)
     return answer == 'runs' and refused(count_waiters(), '') or answer
@@ -114,8 +112,10 @@ if tonumber(permits) - taken > ahead then
       'p:' .. holder, token .. ' ' .. text(now) .. ' ' .. A[3])
   end
   local attempt, gave_up = 0, ''
-  if tick ~= '' then attempt, gave_up = claims(tick, A[9], A[10], holder, open, mark) end
-  keep(day, tick ~= '' and tonumber(A[10]) or 0)
+  if tick ~= '' then
+--@begun
+  end
+  keep(day, tick ~= '' and tonumber(ms) or 0)
   return { 1, token, attempt, gave_up }
 end
 

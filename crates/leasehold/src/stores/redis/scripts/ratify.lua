@@ -2,15 +2,13 @@
 -- {1, token, attempt, gave up|''} · {0} the holder has no lease here · {2} not all is known of the name · {3…5} as acquire
 --@clock
 --@life
-local holder, tick = A[2], A[4]
+local holder, tick, retry, ms = A[2], A[4], A[5], A[6]
 local value = call('GET', K[1])
 if h[2] ~= holder or (value ~= holder and value ~= '!' .. holder) then return { 0 } end
 if not full then return { 2 } end
 
 local attempt, gave_up = 0, ''
 if tick then
-  local stands, claims
---@ticks
   if not current then
     close()
     call('HSET', K[2], 'e', life)
@@ -20,11 +18,12 @@ if tick then
     attempt = tonumber(count)
   else
     if tick ~= '0' and floor > tonumber(h[3] or '0') then call('HSET', K[2], 'm', text(floor)) end
-    local answer, open, mark = stands(tick, A[5], A[6], {}, true)
+    local alive, idle, open, mark, answer = {}, true
+--@due
     if answer then return answer end
-    attempt, gave_up = claims(tick, A[5], A[6], holder, open, mark)
+--@begun
   end
-  keep(h[7], tonumber(A[6]))
+  keep(h[7], tonumber(ms))
 end
 
 -- A counter that is ahead was adopted since the claim, from a holder before: its token is another's.

@@ -1,0 +1,359 @@
+//! A server, a pooler before it, a standby behind it.
+
+use std::time::{Duration, Instant};
+
+use leasehold::store::{Epoch, Force, Refusal, TickClaim};
+use leasehold::stores::postgres::Postgres as Tables;
+use leasehold::{Attempt, ErrorKind, Renewal, Severity};
+use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
+
+use super::stories::{
+    arbiter, carries, claim, claims, claims_tick, due, founded, here, is_granted, key, read, switches, terms,
+};
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// What `leasehold migrate --print` printed when the tables had no tags.
+const VERSION_1: &str = include_str!("postgres_1.sql");
+
+fn open(server: &Postgres) -> Arc<dyn Store> {
+    leasehold::stores::open(&server.url()).unwrap()
+}
+
+fn over(url: &str, [namespace, _]: [&str; 2]) -> Subject {
+    Subject::from(leasehold::stores::open(&format!("{url}?namespace={namespace}")).unwrap())
+}
+
+fn is_clean(server: &Postgres) {
+    assert_eq!(server.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn the_contract() {
+    let server = Postgres::start();
+    run_all(&server, |server: &Postgres, names| over(&server.url(), names), ARBITER);
+    is_clean(&server);
+}
+
+#[test]
+fn the_contract_through_a_pooler_in_transaction_mode() {
+    let server = Postgres::start();
+    let pooler = PgBouncer::to(&server, PoolMode::Transaction);
+    run_all(&pooler, |pooler: &PgBouncer, names| over(&pooler.url(), names), ARBITER);
+    is_clean(&server);
+}
+
+#[test]
+fn the_contract_where_serializable_is_the_default() {
+    let server = Postgres::options().config("default_transaction_isolation", "serializable").start();
+    run_all(&server, |server: &Postgres, names| over(&server.url(), names), ARBITER);
+    is_clean(&server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_connections_meet() {
+    let server = Postgres::start();
+    let [a, b, c] = [(); 3].map(|()| open(&server));
+    stories::one_of_two_switches(&a, &b).await;
+    server.sql("truncate leasehold_routes, leasehold_locks");
+    stories::a_claim_meets_a_switch(&b, &c).await;
+    server.sql("truncate leasehold_routes, leasehold_locks");
+    stories::a_carry_meets_a_claim(&a, &c).await;
+    is_clean(&server);
+}
+
+#[tokio::test]
+async fn all_is_there_after_restarts_of_the_server() {
+    let server = Postgres::options().durable().start();
+    stories::all_is_there_after_restarts(async || {
+        server.kill();
+        server.restart();
+        let store = open(&server);
+        eventually_async("it is up", SOON, async || store.time().await.is_ok()).await;
+        store
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn routes_and_ticks_are_on_the_disk_though_other_commits_need_not_be() {
+    let server = Postgres::options()
+        .durable()
+        .config("wal_writer_delay", "10s")
+        .config("wal_writer_flush_after", "0")
+        .config("synchronous_commit", "off")
+        .start();
+    let comes_back = async || {
+        server.kill();
+        server.restart();
+        let store = open(&server);
+        eventually_async("it is up", SOON, async || store.time().await.is_ok()).await;
+        store
+    };
+    let mut store = open(&server);
+    let due = due(&store).await;
+    arbiter(&store).found(&here(1), &terms()).await.unwrap();
+    store = comes_back().await;
+    arbiter(&store).arm(Epoch::FIRST, Duration::ZERO).await.unwrap();
+    store = comes_back().await;
+    assert!(matches!(claims_tick(&store, &claim("job"), due, 1).await, Ok(TickClaim::Claimed { .. })));
+    store = comes_back().await;
+    assert!(matches!(claims_tick(&store, &claim("job"), due, 1).await, Ok(TickClaim::NotDue(_))));
+    assert!(switches(&store, 1).await);
+    store = comes_back().await;
+    assert_eq!(read(&store).await.route, here(2));
+    assert_eq!(arbiter(&store).repair(Epoch::new(2), &terms()).await.unwrap(), Epoch::new(4));
+    store = comes_back().await;
+    assert_eq!(read(&store).await.route, here(4));
+}
+
+#[tokio::test]
+async fn a_backup_is_repaired() {
+    let server = Postgres::start();
+    let tables = ["leasehold_locks", "leasehold_ticks", "leasehold_routes"];
+    let each = |statement: &str| tables.map(|table| statement.replace('@', table)).join("; ");
+    let save = async || {
+        server.sql(&format!("create schema backup; {}", each("create table backup.@ as table public.@")));
+    };
+    let restore = async || {
+        server.sql(&each("delete from public.@; insert into public.@ table backup.@"));
+        open(&server)
+    };
+    stories::a_backup_is_repaired(save, restore, open(&server)).await;
+    is_clean(&server);
+}
+
+#[tokio::test]
+async fn namespaces_are_apart() {
+    let server = Postgres::start();
+    let other = leasehold::stores::open(&format!("{}?namespace=other", server.url())).unwrap();
+    stories::namespaces_are_apart(&open(&server), &other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_survives_the_way_there_and_back() {
+    let server = Postgres::start();
+    stories::a_hold_survives_the_way_there_and_back(|| open(&server)).await;
+    is_clean(&server);
+}
+
+/// H2: whoever gives a route its time reads the clock before others see it. Nobody reads the old row meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h2_a_route_is_not_read_while_it_is_given_a_time() {
+    let server = Arc::new(Postgres::start());
+    let store = open(&server);
+    arbiter(&store).found(&here(1), &terms()).await.unwrap();
+    assert_eq!(read(&store).await.force, Force::Unarmed);
+    let arming = Arc::clone(&server);
+    let late = "begin; call leasehold_v2_arm('default', 1, 60000000, null); select pg_sleep(1); commit";
+    let arming = tokio::task::spawn_blocking(move || arming.sql(late));
+    eventually_async("it is armed, and not committed", SOON, async || {
+        server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+    })
+    .await;
+    let force = read(&store).await.force;
+    assert!(matches!(force, Force::In(rest) if rest < Duration::from_secs(60)), "{force:?}");
+    arming.await.unwrap();
+}
+
+/// And the other way round: a route that is switched has no time.
+#[tokio::test]
+async fn h2_a_switch_gives_no_time() {
+    let server = Postgres::start();
+    let store = open(&server);
+    founded(&store).await;
+    assert!(switches(&store, 1).await);
+    assert_eq!(server.sql("select epoch, not_before is null from leasehold_routes"), "2|t");
+}
+
+/// Who is merely at the row is waited for; a fence keeps everybody out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_carry_waits_for_its_turn_and_heeds_a_fence() {
+    let server = Arc::new(Postgres::start());
+    let store = open(&server);
+    founded(&store).await;
+    for name in ["busy", "fenced"] {
+        let before = claim(name);
+        assert!(is_granted(&claims(&store, &before, 1).await));
+        store.leave(&key(&before)).await.unwrap();
+    }
+    assert!(switches(&store, 1).await);
+    arbiter(&store).arm(Epoch::new(2), stories::LONG).await.unwrap();
+    for (name, statement) in [
+        ("busy", "update leasehold_locks set label = 'x' where name = 'busy'"),
+        ("fenced", "select 1 from leasehold_locks where name = 'fenced' for key share"),
+    ] {
+        let holding = Arc::clone(&server);
+        let open_for = format!("begin; {statement}; select pg_sleep(1); commit");
+        let holding = tokio::task::spawn_blocking(move || holding.sql(&open_for));
+        eventually_async("it has the row", SOON, async || {
+            server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+        })
+        .await;
+        let carried = carries(&store, &claim(name), 2).await;
+        assert_eq!(carried, if name == "busy" { Ok(()) } else { Err(Refusal::HeldByAnother) }, "{name}");
+        holding.await.unwrap();
+    }
+    assert_eq!(carries(&store, &claim("fenced"), 2).await, Ok(()));
+    is_clean(&server);
+}
+
+#[tokio::test]
+async fn a_standby_tells_no_route() {
+    let primary = Postgres::start();
+    let first = open(&primary);
+    founded(&first).await;
+    let standby = Postgres::standby_of(&primary);
+    standby.catch_up_with(&primary);
+    let second = open(&standby);
+    for error in [
+        arbiter(&second).route().await.unwrap_err(),
+        arbiter(&second).arm(Epoch::FIRST, Duration::ZERO).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    standby.promote();
+    eventually_async("it is promoted", SOON, async || arbiter(&second).route().await.is_ok()).await;
+    assert_eq!(read(&second).await.route, here(1));
+}
+
+#[tokio::test]
+async fn session_locks_and_foreign_tables_are_no_arbiters() {
+    for how in ["mode=advisory", "compat=shedlock"] {
+        let store = leasehold::stores::open(&format!("postgres://localhost/x?{how}")).unwrap();
+        assert!(store.as_arbiter().is_none(), "{how}");
+    }
+}
+
+#[tokio::test]
+async fn rights_on_the_route_are_for_arbiters_only() {
+    let server = Postgres::start();
+    server.sql("create role jobs login; create schema locks");
+    let url = format!("{}?schema=locks", server.url_as("jobs", ""));
+    server.sql(&Tables::migration(&url).unwrap());
+    server.sql(
+        "grant usage on schema locks to jobs; grant select on locks.leasehold_schema to jobs; \
+         grant select, insert, update on locks.leasehold_modes to jobs; \
+         grant select, insert, update, delete on locks.leasehold_locks, locks.leasehold_waiters, locks.leasehold_ticks \
+         to jobs",
+    );
+    let store = leasehold::stores::open(&url).unwrap();
+    let (first, second) = (claim("job"), claim("job"));
+    assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(store.try_acquire(&second).await.unwrap(), Attempt::Held(_)));
+    store.leave(&key(&first)).await.unwrap();
+    is_clean(&server);
+    let error = arbiter(&store).route().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::AccessDenied && error.to_string().contains("leasehold_routes"), "{error}");
+    let rights = async || {
+        let findings = store.diagnose().await.unwrap();
+        let worst = findings.iter().filter(|finding| finding.subject == "rights").max_by_key(|one| one.severity);
+        let worst = worst.expect("there is something to say of rights");
+        (worst.severity, worst.message.to_string())
+    };
+    let (severity, message) = rights().await;
+    assert!(severity == Severity::Warning && message.contains("arbiter of a fallback"), "{message}");
+    server.sql("grant select, insert, update on locks.leasehold_routes to jobs");
+    assert_eq!(rights().await.0, Severity::Fine);
+    founded(&store).await;
+    assert!(is_granted(&claims(&store, &claim("job"), 1).await));
+    let due = due(&store).await;
+    assert!(matches!(claims_tick(&store, &claim("job"), due, 1).await, Ok(TickClaim::Claimed { .. })));
+    arbiter(&store).repair(Epoch::new(3), &terms()).await.unwrap();
+}
+
+/// A claim as version 1 sends it; the outcome.
+fn claims_as_version_1(server: &Postgres, name: &str, holder: &str) -> String {
+    server.sql(&format!(
+        "call leasehold_v1_acquire('default', '{name}', '{holder}', 'old', 60000000, 1, null, false, null, false, null, '', \
+         null, null, null, null, null, null, null, null, null, null, null, null, null, null)"
+    ))
+}
+
+fn is_granted_by_version_1(server: &Postgres, name: &str, holder: &str) -> bool {
+    claims_as_version_1(server, name, holder).starts_with("1|")
+}
+
+#[tokio::test]
+async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used_by_version_1() {
+    let server = Postgres::start();
+    server.sql(VERSION_1);
+    let (held, other) = (claim("held"), claim("held"));
+    assert!(is_granted_by_version_1(&server, "held", &held.holder.to_string()));
+    let before = server.sql("select token, expires, home from leasehold_locks, leasehold_schema where name = 'held'");
+
+    let store = open(&server);
+    assert!(matches!(store.try_acquire(&other).await.unwrap(), Attempt::Held(_)));
+    let after = server.sql("select token, expires, home from leasehold_locks, leasehold_schema where name = 'held'");
+    assert_eq!(before, after);
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2|1");
+    assert_eq!(server.sql("select tag is null from leasehold_locks"), "t");
+    assert!(matches!(store.renew(&[(key(&held), stories::LONG)]).await[..], [Ok(Renewal::Renewed)]));
+
+    founded(&store).await;
+    assert!(matches!(claims(&store, &other, 1).await, Ok(Attempt::Held(_))), "it has no tag, and lives");
+    let tagged = claim("tagged");
+    assert!(is_granted(&claims(&store, &tagged, 1).await));
+    assert!(claims_as_version_1(&server, "tagged", "old").starts_with("2|"), "it sees who holds it");
+    assert!(is_granted_by_version_1(&server, "new", "old"), "what no fallback ever had");
+    store.leave(&key(&tagged)).await.unwrap();
+    assert!(
+        claims_as_version_1(&server, "tagged", "old").starts_with("7|"),
+        "it could not keep the tag apart: refused"
+    );
+    assert!(matches!(store.try_acquire(&claim("tagged")).await.unwrap(), Attempt::Granted(_)));
+    is_clean(&server);
+}
+
+#[tokio::test]
+async fn new_tables_are_refused_by_version_1() {
+    let server = Postgres::start();
+    open(&server).time().await.unwrap();
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2|2", "its procedures are not there");
+    server.sql(&Tables::migration(&server.url()).unwrap());
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2|2");
+}
+
+#[tokio::test]
+async fn who_may_not_upgrade_is_told_what_to_have_run() {
+    let server = Postgres::start();
+    server.sql(&format!("create role jobs login; {VERSION_1}"));
+    server.sql("grant select, insert, update, delete on all tables in schema public to jobs");
+    let store = leasehold::stores::open(&server.url_as("jobs", "")).unwrap();
+    for _ in 0..2 {
+        let error = store.try_acquire(&claim("job")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied);
+        let told = error.to_string();
+        assert!(told.contains("version 1") && told.contains("migrate --print"), "{told}");
+    }
+    is_clean(&server);
+    server.sql(&Tables::migration(&server.url()).unwrap());
+    server.sql("grant select, insert, update on leasehold_routes to jobs");
+    assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
+    founded(&store).await;
+}
+
+/// Old transactions hold the upgrade up, and it holds up nobody for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_that_has_to_wait_gives_up_soon() {
+    let server = Arc::new(Postgres::start());
+    server.sql(VERSION_1);
+    assert!(is_granted_by_version_1(&server, "held", "old"));
+    let reading = Arc::clone(&server);
+    let open_for = "begin; select count(*) from leasehold_locks; select pg_sleep(3); commit";
+    let reading = tokio::task::spawn_blocking(move || reading.sql(open_for));
+    eventually_async("it is open", SOON, async || {
+        server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+    })
+    .await;
+    let start = Instant::now();
+    let error = open(&server).try_acquire(&claim("job")).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::TimedOut && start.elapsed() < Duration::from_secs(3), "{error}");
+    assert!(is_granted_by_version_1(&server, "another", "old"));
+    reading.await.unwrap();
+    let store = open(&server);
+    assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(carries(&store, &claim("x"), 1).await, Err(Refusal::OtherRoute)));
+}
