@@ -52,6 +52,16 @@ fn the_contract_where_serializable_is_the_default() {
     is_clean(&server);
 }
 
+#[tokio::test]
+async fn it_answers_as_memory_does() {
+    let server = Postgres::start();
+    for seed in 0..20 {
+        let store = leasehold::stores::open(&format!("{}?namespace=seed-{seed}", server.url())).unwrap();
+        twins::answers_as_memory_does(&store, seed).await;
+    }
+    is_clean(&server);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_connections_meet() {
     let server = Postgres::start();

@@ -38,6 +38,15 @@ fn the_contract_where_every_commit_waits_for_the_disk() {
     run_all(&directory(), open, ARBITER);
 }
 
+#[tokio::test]
+async fn it_answers_as_memory_does() {
+    let directory = directory();
+    for seed in 0..60 {
+        let store = leasehold::stores::open(&url(&directory, &format!("seed-{seed}"))).unwrap();
+        twins::answers_as_memory_does(&store, seed).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_connections_one_switches() {
     let directory = directory();

@@ -9,10 +9,10 @@ as $$
         or coalesce(last, 0) > (at / 1000 - 1577836800000 + 3600000) << 4
 $$;
 
--- The counter in the last token that goes on in the next one. Under a route that is one of the same epoch only: the next
--- epoch's tokens are larger anyway, and one that was carried here has another store's counter.
+-- The counter in the last token, if that is of this epoch (null: of none). Another epoch's begins anew, for its tokens are
+-- larger anyway, and what was carried here has another store's counter, which another clock may have made.
 create or replace function @.leasehold_v2_counter(last bigint, p_epoch bigint) returns bigint language sql immutable
-as $$ select case when p_epoch is null or last >> 46 = p_epoch then last & 70368744177663 end $$;
+as $$ select case when last >> 46 = coalesce(p_epoch, 0) then last & 70368744177663 end $$;
 
 create or replace function @.leasehold_v2_next_token(last bigint, p_epoch bigint, at bigint)
 returns bigint language sql immutable
