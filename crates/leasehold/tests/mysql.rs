@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold::stores::mysql::MySql;
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
-    Store, Tick, Verdict, Wait,
+    Severity, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
