@@ -44,7 +44,7 @@ fn a_waiter_that_gives_up_takes_nothing_from_who_holds() {
     assert_eq!(held.line(), "begun");
     let gives_up = start(&["run", "a", "--wait=1s", "--", "echo", "ran"]);
     let waits = |n: u64| {
-        eventually("they wait", LIMIT, || on(&server, &bench, &["status", "a", "--json"]).json()["waiting"] == n)
+        eventually("they wait", LIMIT, || on(&server, &bench, &["status", "a", "--json"]).json()["waiting"] == n);
     };
     waits(1);
     let next = start(&["run", "a", "--wait=1h", "--", "echo", "ran"]);
