@@ -83,6 +83,9 @@ fn a_job_goes_on_while_the_primary_dies_and_comes_back() {
     two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
     let (code, told) = two.ends(job);
     assert!(code == 0 && !two.bench.path("ran").exists(), "{told}");
+    for there_and_back in ["locks move to the arbiter (route 2)", "locks move to the primary (route 3)"] {
+        assert_eq!(told.matches(there_and_back).count(), 1, "{told}");
+    }
     two.run(&["run", "a", "--", "true"]).says(&[]);
 }
 
@@ -146,6 +149,10 @@ fn a_restored_arbiter_is_set_to_a_later_route() {
     let again = two.run(&slot);
     assert!(again.code == 0 && again.stdout.is_empty(), "what the backup doesn't know counts as run: {again:?}");
     assert!(two.route()["epoch"].as_u64() > Some(3), "nobody who has seen the second one carries a lease to it");
+    two.run(&["route", "set", "--restored", "--seen", "73859925941328"]).fails(64, &["is no route's number"]);
+    two.primary.restart();
+    two.run(&["route", "set", "--restored"]).fails(69, &["lost its data, too", "clients have seen"]);
+    two.run(&["route", "set", "--restored", "--seen", "100"]).says(&["number 102 now"]);
 }
 
 #[test]

@@ -160,6 +160,32 @@ fn is_over(ratified: &Ratified) -> bool {
     matches!(ratified, Ratified::NotDue(NotDue::Claimed { unfinished: false, .. }))
 }
 
+/// Tokens come from all members' clocks: one that is hours ahead must not keep the others from granting, now or later.
+#[tokio::test]
+async fn tokens_that_others_clocks_are_ahead_with_are_counted_on_from() {
+    let stage = Stage::start();
+    let (ratified, adopted) = (name("ratified"), name("adopted"));
+    let floor = stage.tick(0).await;
+    stage.founds(floor).await;
+    let held = stage.claims(&ratified).await;
+    let ahead = FencingToken::new(held.token.number() + 7_200_000 * 16);
+    let theirs = stage.member().ratify(&held.lease, ahead, None).await.unwrap();
+    assert!(matches!(theirs, Ratified::Yes { token, .. } if token == ahead), "{theirs:?}");
+    stage.store.leave(&held.lease).await.unwrap();
+    let life = stage.recalls(&adopted).await.life;
+    let memories = Memories { token: ahead, ..Memories::default() };
+    eventually_async("its guard is over", SOON, async || {
+        stage.member().adopt(&adopted, &memories, &life).await.is_ok()
+    })
+    .await;
+    for job in [&ratified, &adopted] {
+        let next = stage.claims(job).await;
+        assert!(next.token > ahead, "{job}: {:?}", next.token);
+        let again = stage.ratifies(&next, None).await;
+        assert!(matches!(again, Ratified::Yes { token, .. } if token >= next.token), "{again:?}");
+    }
+}
+
 #[tokio::test]
 async fn q04_a_server_that_comes_back_empty_grants_and_adopts_nothing_for_max_ttl() {
     let stage = Stage::start();
@@ -217,7 +243,7 @@ async fn what_an_old_snapshot_has_does_not_count_before_it_is_adopted() {
     .await;
     let recalled = recalled.unwrap();
     assert_eq!((recalled.newest, recalled.token), (saved.newest, saved.token), "it has its data");
-    assert!(!recalled.is_full && recalled.is_blank && recalled.open.is_empty(), "{recalled:?}");
+    assert!(!recalled.is_full && !recalled.is_blank && recalled.open.is_empty(), "{recalled:?}");
     let held = stage.claims(&job).await;
     assert_eq!(stage.ratifies(&held, Some(due(ticks[1], true))).await, Ratified::NotFull);
     stage.store.leave(&held.lease).await.unwrap();

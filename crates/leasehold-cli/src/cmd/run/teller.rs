@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use leasehold::store::Switched;
 use leasehold::validity::Moment;
 use leasehold::{Error, Event, HolderId, Holding, LockName};
 
@@ -176,6 +177,16 @@ impl Teller {
     /// It was got, or is not waited for any more.
     pub fn stop_waiting(&self) {
         self.waiting.finish_and_clear();
+    }
+
+    /// Locks move to another store of a fallback.
+    pub fn switches(&self, switched: &Switched) {
+        if self.quiet {
+            return;
+        }
+        let Switched { route, within } = switched;
+        let when = within.map_or_else(String::new, |within| format!(", in {} at the latest", span(within)));
+        self.waiting.suspend(|| tell(&format!("locks move to {} (route {}){when}", route.target, route.epoch)));
     }
 
     /// The store is away, and will be asked again, for so long. Told once.

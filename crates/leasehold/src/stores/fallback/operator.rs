@@ -10,6 +10,9 @@ use crate::store::{Epoch, Reading};
 /// How many routes there may have been of which the primary has not heard: it hears of those under which it is asked for locks.
 const UNHEARD: u64 = 16;
 
+/// More than will ever be switched, and far from the last that a token has room for: numbers only grow.
+const LARGEST: Epoch = Epoch::new(Epoch::LAST.number() / 2);
+
 /// How long a store may take to answer an operator.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -32,23 +35,36 @@ impl Fallback {
     /// [`Arbiter::repair`](crate::store::Arbiter::repair).
     ///
     /// # Errors
-    /// A store can't be asked. The primary need not be, if `seen` says what clients have seen: their errors name it.
+    /// A store can't be asked. The primary need not be, nor have its data, if `seen` says what clients have seen: their errors name it.
+    /// [`ErrorKind::Invalid`]: no route has come so far.
     ///
     /// # Cancel safety
     /// A call that is dropped may have been carried out; done again, it goes two higher, which does no harm.
     pub async fn repair(&self, seen: Option<Epoch>) -> Result<Epoch> {
-        let serving = limited(LIMIT, self.stores.primary().serves()).await;
-        let seen = match (serving, seen) {
-            (Ok(serving), seen) => serving.watermark.later(UNHEARD).max(seen.unwrap_or_default()),
-            (Err(_), Some(seen)) => seen,
-            (Err(error), None) => {
-                let message = format!(
-                    "the primary can't say which routes it has seen ({error}); say the largest that clients have seen, which \
-                     their errors name"
-                );
-                return Err(Error::new(ErrorKind::Unavailable, message).with_source(error));
-            }
+        let seen = match seen {
+            Some(seen) => seen.max(self.heard_by_the_primary().await.unwrap_or_default()),
+            None => self.heard_by_the_primary().await.map_err(|why| {
+                let message = format!("{why}; say the largest route that clients have seen, which their errors name");
+                Error::new(ErrorKind::Unavailable, message)
+            })?,
         };
+        if seen > LARGEST {
+            let message = format!(
+                "{seen} is no route's number: the largest that may be set is {LARGEST}; say what clients' errors name"
+            );
+            return Err(Error::invalid(message));
+        }
         limited(LIMIT, self.stores.arbiter().repair(seen, &self.shared().terms)).await
+    }
+
+    /// What the routes may have come to by what the primary has heard of them; why that can't be known.
+    async fn heard_by_the_primary(&self) -> Result<Epoch, String> {
+        let serving = limited(LIMIT, self.stores.primary().serves()).await;
+        let watermark =
+            serving.map_err(|error| format!("the primary can't say which routes it has seen ({error})"))?.watermark;
+        if watermark == Epoch::default() {
+            return Err("the primary has seen no route, so it has lost its data, too".into());
+        }
+        Ok(watermark.later(UNHEARD))
     }
 }

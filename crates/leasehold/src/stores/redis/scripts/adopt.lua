@@ -11,7 +11,7 @@ if known < guard then return { 2, guard - known } end
 local token = tonumber(A[4])
 if token > counter then
   -- A lease that there is keeps its own.
-  call('HSET', K[2], call('EXISTS', K[1]) == 1 and 'c' or 't', text(token))
+  count_to(call('EXISTS', K[1]) == 1 and 'c' or 't', token)
 end
 if not full then
   local open, mark = close(), tonumber(h[3] or '-1')

@@ -14,6 +14,12 @@ local least = founded and (own[3] - 1577836800000) * 16 or 0
 local lease = tonumber(h[1] or '0')
 local counter = math.max(lease, tonumber(h[6] or '0'))
 
+-- Counts up to what others have come to. That may be far ahead of this clock, and says nothing of it then.
+local function count_to(field, token)
+  call('HSET', K[2], field, text(token))
+  if token > (now - 1577833200000) * 16 then call('HSET', K[2], 's', '1') end
+end
+
 -- Takes out what stands open; answers what that was, by tick.
 local function close()
   local open, fields = {}, call('HGETALL', K[2])

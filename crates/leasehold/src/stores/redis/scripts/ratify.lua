@@ -29,6 +29,6 @@ end
 -- A counter that is ahead was adopted since the claim, from a holder before: its token is another's.
 local free = counter > lease and counter + 1 or counter
 local token = math.max(free, tonumber(A[3]), least)
-if token > lease then call('HSET', K[2], 't', text(token)) end
+if token > lease then count_to('t', token) end
 if h[6] then call('HDEL', K[2], 'c') end
 return { 1, text(token), attempt, gave_up }

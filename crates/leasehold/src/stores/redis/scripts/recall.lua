@@ -2,7 +2,7 @@
 --@clock
 --@life
 local told = {
-  life, full and 1 or 0, own[1] == life and 0 or 1, text(math.max(counter, least)), h[3] or '',
+  life, full and 1 or 0, own[1] and 0 or 1, text(math.max(counter, least)), h[3] or '',
   floor > 0 and text(floor) or '', now,
 }
 local fields = current and call('HGETALL', K[2]) or {}
