@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold::stores::mysql::MySql;
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
-    Store, Tick, Verdict, Wait,
+    Severity, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
@@ -462,7 +462,14 @@ async fn whatever_is_set_for_all_sessions_changes_nothing() {
         .set("character-set-server", "latin1")
         .start();
     // Not for the statements that set the server up.
-    server.sql("set global max_statement_time = 0.001");
+    server.sql(
+        "set global max_statement_time = 0.001, global completion_type = 2, global tx_read_only = 1, \
+         global sql_select_limit = 0, global max_join_size = 1",
+    );
+    let findings = locks(&server.url()).await.diagnose().await.unwrap();
+    let is_read =
+        |subject: &str| findings.iter().any(|found| found.subject == subject && found.severity == Severity::Fine);
+    assert!(is_read("version") && is_read("durability"), "{findings:?}");
     let (ours, others) = (locks(&server.url()).await, locks(&server.url()).await);
     let guard = acquired(&ours.lock("job é \\ \" '").ttl(TTL)).await;
     assert!(is_held(&others, "job é \\ \" '").await);

@@ -344,7 +344,9 @@ pub async fn what_is_done_counts_as_claimed(store: &dyn Store) {
     assert_eq!(other.claims(store, retried(ticks.nth(1))).await, Ratified::NotDue(finished(ticks.nth(1))));
     assert_eq!(somebody.concludes(store, Some(Verdict::Done(ticks.nth(0)))).await, Release::NotHeld);
     assert_eq!(recalls(store, &name).await.newest, Some(ticks.nth(1)), "marks only grow");
-    assert_eq!(other.runs(store, once(ticks.nth(2))).await, 1);
+    assert_eq!(somebody.concludes(store, Some(Verdict::Done(ticks.nth(3)))).await, Release::NotHeld);
+    assert_eq!(other.claims(store, retried(ticks.nth(2))).await, Ratified::NotDue(finished(ticks.nth(3))));
+    assert_eq!(other.runs(store, once(ticks.nth(4))).await, 1);
 }
 
 /// As a release ends it.
