@@ -42,6 +42,15 @@ fn the_contract_where_all_sessions_are_set_otherwise() {
     run_all(&server, over, ARBITER);
 }
 
+#[tokio::test]
+async fn it_answers_as_memory_does() {
+    let server = MariaDb::start();
+    for seed in 0..20 {
+        let store = leasehold::stores::open(&format!("{}?namespace=seed-{seed}", server.url())).unwrap();
+        twins::answers_as_memory_does(&store, seed).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_connections_meet() {
     let server = MariaDb::start();
@@ -215,6 +224,7 @@ async fn a_server_that_takes_no_writes_is_no_arbiter() {
         arbiter.carry(&carried, &here(1)).await.unwrap_err(),
         arbiter.claim_tick(&tick, Epoch::FIRST).await.unwrap_err(),
         arbiter.standing(&one.name, due, None).await.unwrap_err(),
+        arbiter.renew_under(&[(key(&one), LONG)], &here(1)).await.remove(0).unwrap_err(),
     ] {
         assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, leasehold::Applied::No), "{error}");
     }

@@ -102,7 +102,7 @@ acquire: begin
         update leasehold_locks set expires = greatest(expires, now_us + the_ttl)
             where ns = the_ns and name = the_name and slot = my_slot;
         delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
-        if the_tick is not null then
+        if the_tick is not null or the_epoch is not null then
             select coalesce(max(attempts), 0) into attempt from leasehold_ticks
                 where ns = the_ns and name = the_name and holder = the_holder;
         end if;

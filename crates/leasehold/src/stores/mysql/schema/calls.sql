@@ -18,6 +18,9 @@ begin
             ttl bigint path '$[2]')) j order by j.nth;
     declare continue handler for not found set is_over = 1;
     declare exit handler for sqlexception begin rollback; resignal; end;
+    if the_epoch is not null then
+        call leasehold_v2_takes_writes();
+    end if;
     set transaction isolation level read committed;
     start transaction;
     open each_lease;
