@@ -170,11 +170,11 @@ async fn answer(store: &Arc<dyn Store>, question: &Question) -> String {
         Question::Tick(claim, epoch) => match arbiter.claim_tick(claim, *epoch).await.unwrap() {
             // Memory tells of the first one that is open for this holder; there is one in truth.
             Ok(TickClaim::Claimed { .. }) if claim.again => "claimed".to_owned(),
-            answer => untimed(format!("{answer:?}")),
+            answer => untimed(&format!("{answer:?}")),
         },
         Question::Standing(key, due, alive) => match arbiter.standing(&key.name, *due, *alive).await.unwrap() {
             Standing::Over(NotDue::Claimed { newest, unfinished }) => {
-                untimed(format!("over {} {unfinished}", newest.as_unix_millis()))
+                untimed(&format!("over {} {unfinished}", newest.as_unix_millis()))
             }
             standing => format!("{standing:?}"),
         },
@@ -200,7 +200,7 @@ fn told(attempt: Result<Attempt>) -> String {
 }
 
 /// A floor is where the clock of the repair was.
-fn untimed(answer: String) -> String {
+fn untimed(answer: &str) -> String {
     let is_time = |word: &&str| word.len() < 12 || !word.bytes().all(|byte| byte.is_ascii_digit());
     answer.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_time).collect::<Vec<_>>().join(" ")
 }
