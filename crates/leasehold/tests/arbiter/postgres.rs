@@ -210,6 +210,46 @@ async fn a_carry_waits_for_its_turn_and_heeds_a_fence() {
     is_clean(&server);
 }
 
+/// What waited for a name's row goes by the route as it is then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_route_is_compared_once_the_row_is_had() {
+    let server = Arc::new(Postgres::start());
+    let [store, other] = [(); 2].map(|()| open(&server));
+    founded(&store).await;
+    let before = claim("job");
+    assert!(is_granted(&claims(&store, &before, 1).await));
+    store.leave(&key(&before)).await.unwrap();
+    let hold = async || {
+        let holding = Arc::clone(&server);
+        let statements = "begin; update leasehold_locks set label = 'x'; select pg_sleep(1.5); commit";
+        let holding = tokio::task::spawn_blocking(move || holding.sql(statements));
+        eventually_async("it has the row", SOON, async || {
+            server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+        })
+        .await;
+        holding
+    };
+
+    let (late, holding) = (claim("job"), hold().await);
+    let switched = async {
+        eventually_async("it waits", SOON, async || {
+            server.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == "1"
+        })
+        .await;
+        assert!(switches(&other, 1).await);
+    };
+    let (answer, ()) = tokio::join!(claims(&store, &late, 1), switched);
+    assert_eq!(answer.unwrap_err(), Refusal::OtherRoute);
+    holding.await.unwrap();
+
+    let holding = hold().await;
+    arbiter(&other).arm(Epoch::new(2), Duration::from_millis(500)).await.unwrap();
+    assert_eq!(carries(&store, &late, 2).await, Err(Refusal::OtherRoute), "it has come into force meanwhile");
+    holding.await.unwrap();
+    assert!(is_granted(&claims(&store, &claim("job"), 2).await));
+    is_clean(&server);
+}
+
 #[tokio::test]
 async fn a_standby_tells_no_route() {
     let primary = Postgres::start();
