@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueHint};
+use leasehold::store::USUAL_TTL;
 use leasehold::stores::hide_secrets;
 use leasehold::{HolderId, LockName};
 use leasehold_schedule::Schedule;
 
+use crate::config::OnDown;
 use crate::exit::{self, Failure};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -96,6 +98,12 @@ pub enum Verb {
     /// Examine the store, and say what to mend
     #[command(long_about = DOCTOR, after_long_help = DOCTOR_FOOTER)]
     Doctor(DoctorArgs),
+    /// Say which store of a fallback is in use; set it, once the arbiter was restored
+    #[command(long_about = ROUTE, after_long_help = ROUTE_FOOTER)]
+    Route(RouteArgs),
+    /// Accept that the members of a quorum have lost what they remembered
+    #[command(long_about = ACCEPT_LOSS, after_long_help = ACCEPT_LOSS_FOOTER)]
+    AcceptLoss(AcceptLossArgs),
     /// Make the tables that the store needs, or print them
     #[command(long_about = MIGRATE, after_long_help = MIGRATE_FOOTER)]
     Migrate(MigrateArgs),
@@ -198,12 +206,12 @@ pub struct RunArgs {
     /// Name of the lock: 1 to 200 bytes, no control characters
     #[arg(value_parser = LockName::new)]
     pub name: LockName,
-    /// How long the lock outlives a machine that dies [1s to 1h]
+    /// How long the lock outlives a machine that dies [1s to 1h; default: 30s, in a fallback 60s]
     ///
     /// It is renewed at a third of this. Long enough for hiccups of the store to pass, short enough that you can wait
     /// for it after a crash.
-    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = ttl)]
-    pub ttl: Duration,
+    #[arg(long, value_name = "DUR", value_parser = ttl)]
+    pub ttl: Option<Duration>,
     /// Wait for the lock; for ever, or for this long (--wait=DUR)
     ///
     /// Who waits stands in a queue, first come, first served. Without this, a lock that is held is not waited for.
@@ -270,14 +278,19 @@ pub struct RunArgs {
     ///
     /// At most half of --ttl, since all of it must be over before the lock ends.
     ///
-    /// [default: a third of --ttl, at most 10s]
+    /// [default: a third of --ttl, at most 10s; in a fallback at most 3s]
     #[arg(long, value_name = "DUR", value_parser = some_time)]
-    kill_after: Option<Duration>,
+    pub kill_after: Option<Duration>,
     /// Hold the lock until everything that the job started has ended
     ///
     /// Without this, what a job leaves in the background when it exits is left alone, and runs without the lock.
     #[arg(long)]
     pub wait_group: bool,
+    /// What to do where the store can't be reached: fail with 69, or skip this run with 0
+    ///
+    /// With --wait once that is over. The configuration file may say it for a store (on_down = "skip"). [default: fail]
+    #[arg(long, value_name = "WHAT", conflicts_with = "forever")]
+    pub on_down: Option<OnDown>,
     /// Exit code for "another holds the lock"; 0 to make a skip a success
     #[arg(long, value_name = "N", default_value = "75", value_parser = exit_code)]
     pub held_exit_code: u8,
@@ -299,11 +312,6 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// How long after TERM the KILL comes: what was asked for, else min(10 s, ttl/3).
-    pub fn kill_after(&self) -> Duration {
-        self.kill_after.unwrap_or((self.ttl / 3).min(10 * SECOND))
-    }
-
     /// Whether a lock that is held is waited for.
     pub fn waits(&self) -> bool {
         self.forever || self.wait.is_some()
@@ -324,11 +332,11 @@ impl RunArgs {
     }
 
     fn too_late_a_kill(&self) -> Option<String> {
-        let grace = self.kill_after.filter(|grace| *grace > self.ttl / 2)?;
+        let ttl = self.ttl.unwrap_or(USUAL_TTL);
+        let grace = self.kill_after.filter(|grace| *grace > ttl / 2)?;
         Some(format!(
-            "--kill-after {grace:?} is more than half of --ttl {:?}: the job could outlive the lock; lower --kill-after, \
+            "--kill-after {grace:?} is more than half of --ttl {ttl:?}: the job could outlive the lock; lower --kill-after, \
              or raise --ttl to {:?}",
-            self.ttl,
             grace.saturating_mul(2)
         ))
     }
@@ -520,6 +528,77 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
+const ROUTE: &str = "\
+Say which store of a fallback is in use.
+
+A fallback is a primary (a Redis) and an arbiter (a database), named in leasehold.toml:
+
+    [stores.jobs]
+    fallback = { primary = \"redis://r:6379\", arbiter = \"postgres://jobs@db/jobs\" }
+
+The arbiter keeps the route, which says which of the two has the locks. Clients move it by themselves when the \
+primary goes away and comes back.";
+
+const ROUTE_FOOTER: &str = "\
+Examples:
+  leasehold route --store jobs
+  leasehold route --store jobs --json | jq -r .route.target
+  leasehold route set --restored --store jobs      the database was restored from a backup, and no client runs";
+
+/// What `route` is given.
+#[derive(Debug, Args)]
+pub struct RouteArgs {
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do with it; without one, it is shown.
+    #[command(subcommand)]
+    pub verb: Option<RouteVerb>,
+}
+
+/// What may be done with a route.
+#[derive(Debug, Subcommand)]
+pub enum RouteVerb {
+    /// Go to a route that no client has seen, after the arbiter's data was lost or restored
+    ///
+    /// A backup, or a copy that was promoted, doesn't know the last switches, leases and ticks. Stop all clients, restore the
+    /// database, run this, start the clients again. Leases that it knew end with the switch, and every tick up to five minutes from now counts
+    /// as run, as nobody can say which were.
+    Set(SetArgs),
+}
+
+/// What `route set` is given.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// The arbiter's data was lost or restored, and no client runs
+    #[arg(long)]
+    pub restored: bool,
+    /// The largest route that a client has seen, where the primary can't be asked for it
+    #[arg(long, value_name = "NUMBER")]
+    pub seen: Option<u64>,
+}
+
+const ACCEPT_LOSS: &str = "\
+Accept that the members of a quorum have lost what they remembered.
+
+A member that comes back without its data is filled from a majority of the others. Where too few others know a name, no \
+lock of that name is granted (69), since nobody can say which of its ticks were run. This ends that: ticks up to five minutes from \
+now count as run, keys (--once-key) are forgotten, and locks are granted again. Members that were restarted must have been back for \
+their max_ttl.";
+
+const ACCEPT_LOSS_FOOTER: &str = "\
+Examples:
+  leasehold doctor --store q                 which members are empty?
+  leasehold accept-loss --yes --store q";
+
+/// What `accept-loss` is given.
+#[derive(Debug, Args)]
+pub struct AcceptLossArgs {
+    /// It is meant
+    #[arg(long)]
+    pub yes: bool,
+}
+
 const MIGRATE: &str = "\
 Make the tables that the store needs, or bring them to this version.
 
@@ -640,7 +719,7 @@ fn within(text: &str, legal: std::ops::RangeInclusive<Duration>, rule: &str) -> 
 /// Reads a duration as people write it: `500ms`, `90s`, `1h30m`, `1d`.
 ///
 /// By hand: a day is 24 hours here, which libraries of dates rightly refuse to say.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let malformed = || format!("{text:?} is no duration; write for example 90s, 1h30m, 500ms or 1d");
     let mut rest = text;
     let mut sum = Duration::ZERO;
@@ -748,15 +827,14 @@ mod tests {
     #[test]
     fn run_has_its_defaults() {
         let run = run(&[]).unwrap();
-        assert_eq!((run.ttl, run.kill_after(), run.held_exit_code), (30 * SECOND, 10 * SECOND, 75));
+        assert_eq!((run.ttl, run.kill_after, run.held_exit_code), (None, None, 75));
         assert_eq!((run.wait, run.at_least_for, run.max_hold), (None, None, None));
     }
 
     #[test]
-    fn the_grace_follows_the_ttl() {
-        assert_eq!(run(&["--ttl", "3s"]).unwrap().kill_after(), SECOND);
-        assert_eq!(run(&["--ttl", "1h"]).unwrap().kill_after(), 10 * SECOND);
-        assert_eq!(run(&["--ttl", "4s", "--kill-after", "2s"]).unwrap().kill_after(), 2 * SECOND);
+    fn the_grace_is_half_the_ttl_at_most() {
+        assert!(run(&["--ttl", "4s", "--kill-after", "2s"]).is_ok());
+        assert!(run(&["--kill-after", "15001ms"]).unwrap_err().message.contains("--ttl 30s"));
         let refused = run(&["--ttl", "4s", "--kill-after", "2001ms"]).unwrap_err();
         assert!(refused.code == 64 && refused.message.contains("--ttl to 4.002s"), "{refused:?}");
     }

@@ -33,6 +33,8 @@ fn dispatch(cli: &Cli) -> Result<i32, Failure> {
         Verb::Watch(args) => cmd::watch::run(args, &config()?),
         Verb::Release(args) => cmd::release::run(args, &config()?),
         Verb::Doctor(args) => cmd::doctor::run(args, &config()?),
+        Verb::Route(args) => cmd::route::run(args, &config()?),
+        Verb::AcceptLoss(args) => cmd::accept_loss::run(args, &config()?),
         Verb::Migrate(args) => cmd::migrate::run(args, &config()?),
         Verb::Completions(args) => cmd::completions::run(args),
         Verb::Man(args) => cmd::man::run(args),

@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{Bench, Ran, ran};
+use std::time::Duration;
+
+use common::{Bench, Going, LIMIT, Ran, ran};
+use leasehold_testkit::process::eventually;
 use leasehold_testkit::servers::Redis;
 
 const YEAR: &str = "0 0 1 1 *";
@@ -29,6 +32,29 @@ fn run_and_its_verbs_do_there_what_they_do_in_a_file() {
     let listed = on(&server, &bench, &["run", "p", "--permits", "2", "--", "sh", "-c", &pool]);
     assert_eq!(listed.stdout.lines().filter(|line| line.starts_with("p ")).count(), 2, "{listed:?}");
     on(&server, &bench, &["doctor"]).says(&["version: ", "role: master"]);
+}
+
+/// Found by a stranger: with two in the queue, the first that gave up handed the next one what another held.
+#[test]
+fn a_waiter_that_gives_up_takes_nothing_from_who_holds() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let start = |args: &[&str]| Going::start(bench.bare(args).env("LEASEHOLD_STORE", server.url()));
+    let job = "echo begun; until [ -e enough ]; do sleep 0.02; done";
+    let held = start(&["run", "a", "--", "sh", "-c", job]);
+    assert_eq!(held.line(), "begun");
+    let gives_up = start(&["run", "a", "--wait=1s", "--", "echo", "ran"]);
+    let waits = |n: u64| {
+        eventually("they wait", LIMIT, || on(&server, &bench, &["status", "a", "--json"]).json()["waiting"] == n);
+    };
+    waits(1);
+    let next = start(&["run", "a", "--wait=1h", "--", "echo", "ran"]);
+    waits(2);
+    assert_eq!(gives_up.end().0, 75);
+    waits(1);
+    next.is_quiet(Duration::from_millis(200));
+    bench.write("enough", "");
+    assert_eq!(held.end(), (0, String::new()));
+    assert_eq!((next.line().as_str(), next.end().0), ("ran", 0));
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::{ffi::OsStr, fs};
 
 use common::{Bench, Ran, ran};
 
-const VERBS: [&str; 9] = ["run", "status", "ls", "watch", "release", "doctor", "migrate", "completions", "man"];
+const VERBS: [&str; 11] =
+    ["run", "status", "ls", "watch", "release", "doctor", "route", "accept-loss", "migrate", "completions", "man"];
 
 #[test]
 fn status_tells_of_a_free_lock() {
@@ -202,10 +203,10 @@ fn a_bad_configuration_file_is_78() {
     let bench = Bench::new();
     for (text, words) in [
         ("default = = 1", &["leasehold.toml, line 1", "not TOML"][..]),
-        ("[stores.main]\nurl = \"sqlite:\"\nttl = 5", &["leasehold.toml, line 3", "\"ttl\"", "url and password_file"]),
+        ("[stores.main]\nurl = \"sqlite:\"\nttl = 5", &["leasehold.toml, line 3", "\"ttl\"", "url with password_file"]),
         ("[stores.main]\nurl = \"sqlite:\"", &["no store is the default", "default = \"main\""]),
         ("default = \"mian\"\n[stores.main]\nurl = \"sqlite:\"", &["line 1", "there are: main"]),
-        ("default = \"q\"\n[stores.q]\nquorum = [\"a\"]", &["line 3", "stores.q.quorum", "later release"]),
+        ("default = \"q\"\n[stores.q]\nquorum = [\"a\"]", &["line 3", "stores.q.quorum has 1 members", "odd number"]),
         ("default = \"m\"\n[stores.m]\nurl = \"postgress://h\"", &["leasehold.toml: ", "postgress"]),
         (
             "default = \"m\"\n[stores.m]\nurl = \"sqlite:///x\"\npassword_file = \"l.toml\"",
@@ -309,6 +310,42 @@ fn a_store_of_somebody_else_is_77() {
         ran(&mut nobody("ls")).fails(77, &["locks.db"]);
         ran(nobody("ls").env("LEASEHOLD_STORE", "")).fails(78, &["HOME", "sqlite:///"]);
     }
+}
+
+#[test]
+fn a_store_that_is_down_fails_a_run_or_skips_it() {
+    let bench = Bench::new();
+    let down = "redis://127.0.0.1:1";
+    let job = ["--", "touch", "ran"];
+    let run = |options: &[&'static str]| {
+        let words = ["run", "a", "--store"].into_iter().chain(options.iter().copied()).chain(job);
+        bench.run(words.collect::<Vec<_>>())
+    };
+    run(&[down]).fails(69, &["refuses connections"]);
+    let skipped = run(&[down, "--on-down", "skip"]);
+    skipped.fails(0, &["a: the store can't be reached", "this run is skipped"]);
+    run(&[down, "--on-down", "run"]).fails(64, &["--on-down", "fail, skip"]);
+    bench.write("leasehold.toml", &format!("[stores.r]\nurl = \"{down}\"\non_down = \"skip\""));
+    run(&["r"]).fails(0, &["this run is skipped"]);
+    run(&["r", "--on-down", "fail"]).fails(69, &[]);
+    assert!(!bench.path("ran").exists(), "without a lock nothing runs");
+}
+
+#[test]
+fn what_is_made_of_stores_is_composed_in_the_file() {
+    let bench = Bench::new();
+    bench.write(
+        "leasehold.toml",
+        "[stores.q]\nquorum = [\"redis://:hunter2@127.0.0.1:1\", \"redis://127.0.0.1:2\", \"redis://127.0.0.1:3\"]\n\
+         [stores.two]\nfallback = { primary = \"sqlite:a.db\", arbiter = \"sqlite:b.db\" }\n",
+    );
+    bench.run(["ls", "--store", "q"]).fails(69, &["redis://:***@127.0.0.1:1"]);
+    bench.run(["ls", "--store", "two"]).fails(78, &["can't be the primary of a fallback"]);
+    bench.run(["accept-loss", "--store", "q"]).fails(64, &["--yes"]);
+    bench.run(["accept-loss", "--store", "q", "--yes"]).fails(69, &["redis://:***@127.0.0.1:1"]);
+    bench.run(["accept-loss", "--yes"]).fails(64, &["only a quorum"]);
+    bench.run(["route"]).fails(64, &["only a fallback has a route"]);
+    bench.run(["status", "a", "--store", "redlock://:hunter2@127.0.0.1:1,127.0.0.1:2"]).fails(64, &["odd number"]);
 }
 
 #[test]

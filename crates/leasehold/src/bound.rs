@@ -18,7 +18,14 @@ pub struct Bound(Arc<Inner>);
 
 struct Inner {
     until: AtomicU64,
-    on_fall: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_move: OnceLock<Box<dyn Fn(Way) + Send + Sync>>,
+}
+
+/// Which way it was moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Up,
+    Down,
 }
 
 /// Cut once, for good.
@@ -28,7 +35,7 @@ impl Bound {
     /// One that ends at `until`; [`Moment::NEVER`] for one that ends only if it is [cut](Self::cut).
     #[must_use]
     pub fn new(until: Moment) -> Self {
-        Self(Arc::new(Inner { until: AtomicU64::new(until.as_nanos()), on_fall: OnceLock::new() }))
+        Self(Arc::new(Inner { until: AtomicU64::new(until.as_nanos()), on_move: OnceLock::new() }))
     }
 
     /// Where it is; a moment long past once it was cut.
@@ -41,8 +48,10 @@ impl Bound {
     pub fn move_to(&self, until: Moment) -> bool {
         let moved = |now| (now != CUT).then_some(until.as_nanos().max(CUT + 1));
         let was = self.0.until.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        if was.is_ok_and(|was| until.as_nanos() < was) {
-            self.tell();
+        if let Ok(was) = was
+            && was != until.as_nanos()
+        {
+            self.tell(if until.as_nanos() < was { Way::Down } else { Way::Up });
         }
         was.is_ok()
     }
@@ -50,7 +59,7 @@ impl Bound {
     /// What was granted is gone, now and for good.
     pub fn cut(&self) {
         if self.0.until.swap(CUT, Ordering::AcqRel) != CUT {
-            self.tell();
+            self.tell(Way::Down);
         }
     }
 
@@ -58,14 +67,14 @@ impl Bound {
         self.until().as_nanos() == CUT
     }
 
-    /// Calls `what` each time that it falls. One guard can be told, once: later calls are ignored.
-    pub(crate) fn on_fall(&self, what: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.on_fall.set(Box::new(what));
+    /// Calls `what` each time that it is moved. One guard can be told, once: later calls are ignored.
+    pub(crate) fn on_move(&self, what: impl Fn(Way) + Send + Sync + 'static) {
+        let _ = self.0.on_move.set(Box::new(what));
     }
 
-    fn tell(&self) {
-        if let Some(tell) = self.0.on_fall.get() {
-            tell();
+    fn tell(&self, way: Way) {
+        if let Some(tell) = self.0.on_move.get() {
+            tell(way);
         }
     }
 }
@@ -87,24 +96,23 @@ impl std::fmt::Debug for Inner {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::Mutex;
 
     use super::*;
 
     #[test]
-    fn it_tells_of_falls_only_and_stays_cut() {
-        let (bound, told) = (Bound::new(Moment::NEVER), Arc::new(AtomicU32::new(0)));
-        let counter = Arc::clone(&told);
-        bound.on_fall(move || {
-            counter.fetch_add(1, Ordering::Relaxed);
-        });
-        let told = || told.load(Ordering::Relaxed);
-        assert!(bound.move_to(Moment::from_nanos(7)) && told() == 1);
-        assert!(bound.move_to(Moment::from_nanos(9)) && told() == 1);
-        assert!(bound.move_to(Moment::from_nanos(0)) && told() == 2 && !bound.is_cut());
+    fn it_tells_of_each_move_and_stays_cut() {
+        let (bound, told) = (Bound::new(Moment::NEVER), Arc::new(Mutex::new(Vec::new())));
+        let ways = Arc::clone(&told);
+        bound.on_move(move |way| ways.lock().unwrap().push(way));
+        let told = || std::mem::take(&mut *told.lock().unwrap());
+        assert!(bound.move_to(Moment::from_nanos(7)) && told() == [Way::Down]);
+        assert!(bound.move_to(Moment::from_nanos(9)) && told() == [Way::Up]);
+        assert!(bound.move_to(Moment::from_nanos(9)) && told() == []);
+        assert!(bound.move_to(Moment::from_nanos(0)) && told() == [Way::Down] && !bound.is_cut());
         bound.cut();
         bound.cut();
-        assert!(told() == 3 && bound.is_cut());
+        assert!(told() == [Way::Down] && bound.is_cut());
         assert!(!bound.move_to(Moment::NEVER) && bound.until() == Moment::from_nanos(0));
     }
 }

@@ -71,6 +71,16 @@ pub enum Event<'a> {
         /// What was left of the validity when the answer came: the margin by which it was not lost.
         margin: Duration,
     },
+    /// The end has moved, in either direction, without a renewal: what the store says beside the lease has. Over a
+    /// [`Fallback`](crate::stores::Fallback) that is each time that it has heard where the route leads. Told on a thread of the store.
+    Bounded {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Until when it is valid now.
+        valid_until: Moment,
+    },
     /// A renewal failed and will be tried again while there is time.
     RenewalFailed {
         /// The lock.

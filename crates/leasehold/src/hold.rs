@@ -1,8 +1,8 @@
 //! One held lease: what its guard and the keeper share.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -68,6 +68,7 @@ pub(crate) struct Hold {
     ended: AtomicBool,
     loss: OnceLock<LossReason>,
     bell: Notify,
+    telling: Mutex<()>,
 }
 
 impl Hold {
@@ -90,6 +91,7 @@ impl Hold {
             ended: AtomicBool::new(false),
             loss: OnceLock::new(),
             bell: Notify::new(),
+            telling: Mutex::default(),
         }
     }
 
@@ -177,6 +179,12 @@ impl Hold {
             }
             told.await;
         }
+    }
+
+    /// While this is kept nobody else tells an observer of the end: so what is told last is what was so last, and never an end
+    /// that has fallen since.
+    pub fn telling(&self) -> MutexGuard<'_, ()> {
+        self.telling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks it as given back.

@@ -20,6 +20,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
+use crate::bound::Way;
 use crate::chance;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::{Event, Observer};
@@ -183,12 +184,17 @@ impl Keeper {
     pub fn watch(&self, hold: Arc<Hold>, sent: Moment) {
         if let Some(bound) = &hold.bound {
             // Before it is in the schedule: what falls from here on is seen there, or sees it there.
-            let (shared, hold) = (Arc::downgrade(&self.shared), Arc::downgrade(&hold));
-            bound.on_fall(move || {
-                if let (Some(shared), Some(hold)) = (shared.upgrade(), hold.upgrade()) {
-                    shared.look_again(&hold);
+            let (shared, weak) = (Arc::downgrade(&self.shared), Arc::downgrade(&hold));
+            bound.on_move(move |way| {
+                if let (Some(shared), Some(hold)) = (shared.upgrade(), weak.upgrade()) {
+                    shared.is_bounded(&hold);
+                    if way == Way::Down {
+                        shared.look_again(&hold);
+                    }
                 }
             });
+            // It may have been moved since the grant was told of.
+            self.shared.is_bounded(&hold);
         }
         let kept = Kept { renew_at: sent + hold.ttl / 3, hold, in_flight: false, failing: None };
         let mut schedule = self.shared.schedule();
@@ -391,6 +397,12 @@ impl Shared {
         }
     }
 
+    fn is_bounded(&self, hold: &Hold) {
+        let _telling = hold.telling();
+        let (name, holder, valid_until) = (&hold.key.name, hold.key.holder, hold.valid_until());
+        self.observe(&Event::Bounded { name, holder, valid_until });
+    }
+
     /// An observer that panics must not take the keeper along.
     fn observe(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
@@ -477,13 +489,13 @@ impl Shared {
         kept.in_flight = false;
         match answer {
             Ok(Renewal::Renewed) => {
-                let valid_until = validity::until(sent, hold.ttl);
-                if !hold.extend(valid_until, now) {
+                if !hold.extend(validity::until(sent, hold.ttl), now) {
                     self.give_back(hold, now);
                 } else {
                     kept.failing = None;
                     kept.renew_at = sent + hold.ttl / 3;
-                    let (name, holder) = (&hold.key.name, hold.key.holder);
+                    let _telling = hold.telling();
+                    let (name, holder, valid_until) = (&hold.key.name, hold.key.holder, hold.valid_until());
                     self.observe(&Event::Renewed { name, holder, valid_until, margin });
                 }
             }

@@ -12,7 +12,7 @@ use crate::tick::{Due, NotDue, OpenTick, Tick};
 
 /// A store that can be a member of a quorum, reached through [`Store::as_member`](crate::Store::as_member).
 ///
-/// A member may come back empty: restarted without its data. It then
+/// A member may come back empty: restarted without its data, or with an old copy of them. It then
 ///
 /// - grants nothing until the largest TTL has passed since (its restart guard; a claim is an error that
 ///   [passes](crate::Error::is_passing)): who held a lease in it may still believe in it;
@@ -38,16 +38,18 @@ pub trait Member: Send + Sync {
     /// What it remembers of a name.
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>>;
 
-    /// Adds to what it remembers of a name; from then on it is full for it. Never takes anything back: counters and
-    /// marks only grow, and no tick is opened that [it has closed](Memories::has_closed): the others may have been asked
-    /// before they heard that it is done. Ticks are added once, while it is not full for the name; later only the counter
+    /// Adds to what it remembers of a name; from then on it is full for it. Counters and marks only grow, and no tick is opened
+    /// that [it has closed](Memories::has_closed): the others may have been asked before they heard that it is done. But what
+    /// it has open itself is replaced by what the others have: if it came back with an old copy of its data they may have
+    /// closed that since. Ticks are adopted once, while it is not full for the name; later only the counter
     /// grows. Refused as a claim is while its restart guard lasts: what was begun before it came back may not
     /// have reached the others yet; and in another [life](Memories::life) than `into`: what straggles past a restart is not
     /// what the others know by then.
     fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories, into: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Makes it full for every name, though it may have forgotten some: of those that it has not adopted, whatever tick is
-    /// not newer than `floor` counts as claimed, but for [`Tick::ONLY`], and tokens begin at the clock. For a new quorum, or
+    /// not newer than `floor` counts as claimed, but for [`Tick::ONLY`], also if it is open in an old copy; and tokens begin at
+    /// the clock. For a new quorum, or
     /// one whose loss is accepted. Refused as a claim is while its restart guard lasts, and in another life than `into`.
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>>;
 
@@ -82,8 +84,8 @@ pub enum Ratified {
 pub struct Memories {
     /// Whether that is all there is to know: not if it came back empty and has not adopted the name.
     pub is_full: bool,
-    /// Whether it came back empty, and has adopted nothing since, whatever the name, nor been founded. Where all are, there
-    /// is nothing that could be remembered.
+    /// Whether it came back empty, without an old copy of anything, and has adopted nothing since, whatever the name, nor been
+    /// founded. Where all are, there is nothing that could be remembered.
     pub is_blank: bool,
     /// The last token; at least what tokens begin at, if it was founded.
     pub token: FencingToken,

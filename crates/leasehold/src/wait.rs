@@ -273,13 +273,16 @@ impl Acquisition {
         let hold = Arc::new(Hold::new(self.key(), grant, &self.terms, now, valid_until));
         let guard = Guard::new(Arc::clone(&self.client), Arc::clone(&hold));
         self.in_store = false; // From here on the guard gives it back, whatever happens.
-        self.client.observe(&Event::Acquired {
-            name: &hold.key.name,
-            holder: hold.key.holder,
-            token: hold.token,
-            waited: now.since(self.began),
-            valid_until,
-        });
+        {
+            let _telling = hold.telling();
+            self.client.observe(&Event::Acquired {
+                name: &hold.key.name,
+                holder: hold.key.holder,
+                token: hold.token,
+                waited: now.since(self.began),
+                valid_until: hold.valid_until(),
+            });
+        }
         if let Some(tick) = gave_up {
             self.client.observe(&Event::GaveUp { name: &hold.key.name, tick });
         }

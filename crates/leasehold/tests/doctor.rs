@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Finding, Outcome, Severity};
+use leasehold::{Applied, ErrorKind, Finding, Outcome, Severity};
 use leasehold_testkit::process::{eventually, eventually_async};
 use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, cases};
 
@@ -197,6 +197,20 @@ async fn e11_a_policy_that_forbids_scripts_is_told_at_the_first_call_and_by_the_
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     Told::of(&renamed.url()).await.has_problems(&["rights"]).problem("rights", "+evalsha");
     assert_eq!(server.command(&["DBSIZE"]).integer(), 0);
+}
+
+/// The server says of a script only that its user can't run something in it.
+#[tokio::test]
+async fn a_forbidden_command_of_a_script_is_denied_access() {
+    let users = ["hset", "zadd"].map(|command| format!("user no_{command} on >secret ~* &* +@all -{command}"));
+    let server = Redis::options().acl(&users.each_ref().map(String::as_str)).start();
+    for command in ["hset", "zadd"] {
+        let url = server.url_as(&format!("no_{command}"), "secret");
+        Told::of(&url).await.has_problems(&["rights"]).problem("rights", &format!("+{command}"));
+    }
+    let error = refusal(&server.url_as("no_hset", "secret")).await;
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::Maybe), "{error}");
+    assert!(error.to_string().contains("doctor"), "{error}");
 }
 
 #[tokio::test]

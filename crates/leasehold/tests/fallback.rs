@@ -8,10 +8,12 @@ use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, Outcome,
-    Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, NotDue,
+    Outcome, Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
 };
-use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock};
+use leasehold_testkit::simulation::{Link, Machine, Network, Weather, Wire};
+use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -195,6 +197,36 @@ async fn a_hold_survives_a_failover_and_the_failback_without_a_gap() {
     assert_eq!(heard.iter().map(|switched| switched.route.epoch.number()).collect::<Vec<_>>(), [2, 3]);
 }
 
+/// Nor does it matter that the store that is left is asked first, and silent. Thirty-six seconds are hardly more than is needed.
+#[tokio::test(start_paused = true)]
+async fn a_hold_survives_a_failover_from_a_primary_that_is_silent() {
+    let stage = Stage::settled().await;
+    for phase in [0, 4, 8, 11] {
+        let client = stage.client();
+        let lock = client.locks.lock("job").ttl(36 * SECOND);
+        let guard = lock.wait(Wait::For(120 * SECOND)).acquire().await.unwrap().guard().expect("it is free");
+        sleep(SECOND * phase).await;
+        let all = [Operation::TryAcquire, Operation::Renew, Operation::Serves, Operation::Release, Operation::Carry];
+        all.into_iter().for_each(|operation| client.primary.always(operation, Fault::HangBefore));
+        let watched = async {
+            loop {
+                assert!(guard.loss().is_none(), "{phase}: {:?}", guard.loss());
+                sleep(SECOND / 10).await;
+            }
+        };
+        tokio::select! {
+            () = watched => unreachable!(),
+            took = stage.until_it_leads_to(true) => assert!(took < 25 * SECOND, "{took:?}"),
+        }
+        client.primary.heal();
+        assert_eq!(guard.release().await.unwrap(), Released::InTime);
+        while stage.leads_to().await == Target::Arbiter {
+            sleep(SECOND).await;
+        }
+        sleep(11 * SECOND).await;
+    }
+}
+
 /// N02: the primary comes back while a lock of the arbiter is held: it is contended there, too.
 #[tokio::test(start_paused = true)]
 async fn n02_what_is_held_in_the_arbiter_is_held_after_the_failback() {
@@ -376,6 +408,63 @@ async fn r12_a_restored_arbiter_is_believed_after_its_repair_only() {
     }
 }
 
+/// The same where not even a backup is left: the operator's step writes the route anew.
+#[tokio::test(start_paused = true)]
+async fn r12_an_arbiter_that_lost_all_is_repaired_too() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let terms = stage.arbiter.route().await.unwrap().unwrap().terms;
+    stage.arbiter.start_from(&Saved::default());
+    sleep(15 * SECOND).await;
+    assert_eq!(client.is_told("job").await.0, ErrorKind::Misconfigured);
+    let seen = stage.primary.serves().await.unwrap().watermark;
+    assert_eq!(stage.arbiter.repair(seen, &terms).await.unwrap(), seen.later(2));
+    sleep(15 * SECOND).await;
+    let guard = client.takes("job").await;
+    assert!(guard.token() > token);
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(guard.holder()));
+    stage.until_it_leads_to(false).await;
+    let other = stage.client();
+    assert!(guard.is_valid() && other.is_contended("job").await);
+    guard.release().await.unwrap();
+    assert!(other.takes("job").await.token().number() >> 46 == seen.number() + 3);
+}
+
+/// That nothing can be reached at all is told from all else, whatever is known of the route, and whether it fails or is silent.
+#[tokio::test(start_paused = true)]
+async fn that_both_are_away_is_told() {
+    let away = |told: (ErrorKind, String)| {
+        let (kind, message) = told;
+        assert!(kind == ErrorKind::Unavailable && message.starts_with("neither store can be reached"), "{message}");
+        assert!(message.contains("the primary (") && message.contains("the arbiter ("), "{message}");
+    };
+    for is_silent in [false, true] {
+        let stage = Stage::settled().await;
+        let (knows, fresh) = (stage.client(), stage.client());
+        knows.takes("job").await.release().await.unwrap();
+        let fault = if is_silent { Fault::HangBefore } else { Fault::Fail(ErrorKind::Unavailable) };
+        let all = [Operation::TryAcquire, Operation::Serves, Operation::Route, Operation::Leave];
+        for faults in [&knows, &fresh].into_iter().flat_map(|client| [&client.primary, &client.arbiter]) {
+            all.into_iter().for_each(|operation| faults.always(operation, fault));
+        }
+        away(fresh.is_told("job").await);
+        sleep(4 * SECOND).await;
+        if !is_silent {
+            away(knows.is_told("job").await);
+        }
+        sleep(10 * SECOND).await;
+        away(knows.is_told("job").await);
+        // The arbiter alone is told so.
+        fresh.primary.heal();
+        sleep(5 * SECOND).await;
+        let (_, message) = fresh.is_told("job").await;
+        assert!(message.starts_with("the arbiter has not said"), "{message}");
+    }
+}
+
 /// A1: the route lease and the largest TTL are the same for all.
 #[tokio::test(start_paused = true)]
 async fn a1_who_counts_otherwise_is_refused() {
@@ -437,6 +526,49 @@ async fn who_waits_for_a_running_tick_leaves_no_queue_by_leaving() {
     let later = Claim { due: Some(stage.due().await), ..waiting };
     let Attempt::Held(holding) = b.asks(&later).await.unwrap() else { panic!("the lock is held") };
     assert!(holding.ticket.is_some());
+}
+
+/// Somebody is granted the lock, and begins the tick, between the two looks of a claim for it.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_begun_between_two_looks_is_running() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let due = stage.due().await;
+    let mine = Claim { due: Some(due), ..claim("job") };
+    let before = a.takes("job").await;
+    b.arbiter.next(Operation::ClaimTick, Fault::DelayRequest(SECOND));
+    let (answer, running) = tokio::join!(b.asks(&mine), async {
+        sleep(SECOND / 2).await;
+        before.release().await.unwrap();
+        a.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due")
+    });
+    let Ok(Attempt::Held(holding)) = answer else { panic!("it runs elsewhere: {answer:?}") };
+    assert_eq!(holding.holder, Some(running.holder()));
+    // Whoever holds the lock when its holder is gone has not begun it.
+    stage.primary.revoke(running.name(), None, Revoke::Now).await.unwrap();
+    let after = a.takes("job").await;
+    let answer = b.asks(&mine).await;
+    assert!(matches!(answer, Ok(Attempt::NotDue(NotDue::Claimed { unfinished: true, .. }))), "{answer:?}");
+    drop((running, after));
+}
+
+/// What it claimed of a tick is its own, though the lease under which it did is over; once it was told so, it may have begun.
+#[tokio::test(start_paused = true)]
+async fn who_lost_its_lease_on_the_way_may_have_its_own_tick() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let mine = Claim { due: Some(stage.due().await), ..claim("job") };
+    client.arbiter.next(Operation::ClaimTick, Fault::LoseReply);
+    assert_eq!(client.asks(&mine).await.unwrap_err().applied(), Applied::Maybe);
+    client.arbiter.always(Operation::Carry, Fault::Fail(ErrorKind::Refused));
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    let Attempt::Granted(grant) = client.asks(&mine).await.unwrap() else { panic!("it is its own") };
+    assert_eq!(grant.attempt, 1);
+    client.primary.always(Operation::Carry, Fault::Fail(ErrorKind::Refused));
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    assert!(matches!(client.asks(&mine).await.unwrap(), Attempt::NotDue(_)));
 }
 
 /// The answer to a carry comes when the holder, who believed in it no longer, has been granted the same lease again.
@@ -555,6 +687,116 @@ async fn a_carry_keeps_a_revocation() {
     stage.primary.carry(&lease, &to).await.unwrap().expect("what is over is no longer revoked");
 }
 
+/// The old holder has not heard of it yet when the route changes: nevertheless its successor goes along, and not it.
+#[tokio::test(start_paused = true)]
+async fn who_was_replaced_does_not_go_along_in_front_of_its_successor() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let old = a.takes("job").await;
+    assert!(b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+    let new = b.takes("job").await;
+    stage.switches().await;
+    assert_eq!(old.lost().await, LossReason::Gone);
+    sleep(11 * SECOND).await;
+    assert!(!old.is_valid() && new.is_valid() && new.loss().is_none());
+    assert_eq!(holder_in(&stage.arbiter, "job").await, Some(new.holder()));
+}
+
+/// A switch undoes no revocation, whether its holder has heard of it or not.
+#[tokio::test(start_paused = true)]
+async fn what_was_revoked_does_not_go_along() {
+    for has_heard in [false, true] {
+        let stage = Stage::settled().await;
+        let (a, b) = (stage.client(), stage.client());
+        let lock = a.locks.lock("job").ttl(24 * SECOND);
+        let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+        assert!(b.locks.revoke("job", Revoke::Gently).await.unwrap().is_some());
+        if has_heard {
+            assert_eq!(guard.lost().await, LossReason::Revoked);
+        }
+        let carried = a.arbiter.calls(Operation::Carry);
+        stage.switches().await;
+        sleep(10 * SECOND).await;
+        assert!(!guard.is_valid() && guard.loss().is_some());
+        assert_eq!(a.arbiter.calls(Operation::Carry), carried);
+        sleep(SECOND).await;
+        b.takes("job").await.release().await.unwrap();
+    }
+}
+
+/// It looks at the route, and is executed when its holder has gone along.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_that_a_switch_overtakes_is_none() {
+    let stage = Stage::settled().await;
+    let (a, b) = (stage.client(), stage.client());
+    let guard = a.takes("job").await;
+    b.primary.next(Operation::Revoke, Fault::DelayRequest(4 * SECOND));
+    let (revoked, _) = tokio::join!(b.store.revoke(guard.name(), None, Revoke::Now), async {
+        sleep(SECOND).await;
+        stage.switches().await
+    });
+    let error = revoked.unwrap_err();
+    assert!(error.is_passing() && error.applied() == Applied::Maybe, "{error:?}");
+    assert!(error.to_string().contains("revoke it again"), "{error}");
+    sleep(11 * SECOND).await;
+    assert!(guard.is_valid() && b.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+}
+
+/// The two looks at the route take no longer where that is read seldom.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_is_answered_soon_however_long_route_leases_are() {
+    let stage = Stage::new();
+    let client = stage.client_with(|settings| settings.route_lease(60 * SECOND));
+    drop(client.locks.list().await.unwrap());
+    sleep(65 * SECOND).await;
+    let guard = client.takes("job").await;
+    let began = Instant::now();
+    assert!(client.locks.revoke("job", Revoke::Now).await.unwrap().is_some());
+    assert!(began.elapsed() < 2 * SECOND, "{:?}", began.elapsed());
+    drop(guard);
+}
+
+/// Its first carry arrived, and was revoked there before the second.
+#[tokio::test(start_paused = true)]
+async fn who_was_revoked_where_it_goes_is_told() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let lock = client.locks.lock("job").ttl(24 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+    sleep(5 * SECOND).await; // Renewed at 8 s.
+    client.arbiter.always(Operation::Carry, Fault::LoseReply);
+    stage.switches().await;
+    while holder_in(&stage.arbiter, "job").await.is_none() {
+        sleep(SECOND / 20).await;
+    }
+    stage.arbiter.revoke(guard.name(), None, Revoke::Gently).await.unwrap();
+    client.arbiter.heal();
+    sleep(SECOND).await;
+    let carried = client.arbiter.calls(Operation::Carry);
+    assert_eq!(guard.lost().await, LossReason::Revoked);
+    assert!(guard.is_valid(), "it has until the route is over");
+    sleep(SECOND).await;
+    assert_eq!(client.arbiter.calls(Operation::Carry), carried);
+}
+
+/// Whose job makes no progress is not renewed, and going along is no renewal.
+#[tokio::test(start_paused = true)]
+async fn a_carry_gives_nobody_more_than_it_was_to_have() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let began = Instant::now();
+    let lock = client.locks.lock("job").progress_within(5 * SECOND);
+    let guard = lock.try_acquire().await.unwrap().guard().expect("it is free");
+    sleep(25 * SECOND).await;
+    stage.switches().await;
+    sleep(8 * SECOND).await;
+    for store in [&stage.primary, &stage.arbiter] {
+        let held = store.inspect(guard.name()).await.unwrap().expect("it went along");
+        assert!(held.holder.is_some() && began.elapsed() + held.remaining <= 60 * SECOND, "{held:?}");
+    }
+    assert_eq!(guard.lost().await, LossReason::NoProgress);
+}
+
 /// Whoever asks and then stands still keeps nobody from the route.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_stands_still_ends_no_hold() {
@@ -611,6 +853,7 @@ async fn a_route_that_was_lost_is_not_founded_anew() {
     assert!(kind == ErrorKind::Misconfigured && message.contains("lost its data"), "{message}");
     let (kind, message) = fresh.is_told("job").await;
     assert!(kind == ErrorKind::Unavailable && message.contains("as long as the primary is away"), "{message}");
+    assert!(message.starts_with("the arbiter has not said"), "which is there: {message}");
     assert_eq!(stage.arbiter.route().await.unwrap(), None);
 }
 
@@ -632,9 +875,9 @@ async fn many_holds_go_along_and_leave_nothing() {
     client.arbiter.always(Operation::Release, Fault::DelayRequest(SECOND / 10));
     let ended: Vec<_> =
         mine[..200].iter().map(|claim| LeaseKey { name: claim.name.clone(), holder: claim.holder }).collect();
-    for lease in &ended {
-        assert_eq!(client.store.release(lease, Ended::default()).await.unwrap(), Release::Released);
-    }
+    let release = |lease| client.store.release(lease, Ended::default());
+    let released = futures_util::future::join_all(ended.iter().map(release)).await;
+    assert!(released.into_iter().all(|answer| answer.unwrap() == Release::Released));
     client.primary.heal();
     sleep(4 * SECOND).await;
     assert_eq!(stage.primary.list().await.unwrap().len(), mine.len() - ended.len());
@@ -681,6 +924,163 @@ async fn done_is_done_though_the_primary_is_away() {
     assert_eq!(client.store.release(&key, how).await.unwrap_err().applied(), Applied::Maybe);
 }
 
+/// The same if it is silent: what the arbiter was told is answered in time.
+#[tokio::test(start_paused = true)]
+async fn done_is_done_though_the_primary_is_silent() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let due = stage.due().await;
+    let guard = client.locks.lock("job").tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due");
+    client.primary.always(Operation::Release, Fault::HangBefore);
+    let began = Instant::now();
+    assert_eq!(guard.complete().await.unwrap(), Released::InTime);
+    assert!(began.elapsed() < 3 * SECOND, "{:?}", began.elapsed());
+    client.primary.heal();
+    sleep(3 * SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+    // Who has nothing to say to the arbiter is told what the primary says, or that it doesn't.
+    let guard = client.takes("job").await;
+    client.primary.always(Operation::Release, Fault::HangBefore);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+/// The process may end as soon as it is told that its lock is released.
+#[tokio::test(start_paused = true)]
+async fn when_a_release_is_answered_both_stores_are_clear() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let guard = client.takes("job").await;
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    for store in [&stage.primary, &stage.arbiter] {
+        assert_eq!(holder_in(store, "job").await, Some(guard.holder()));
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    for store in [&stage.primary, &stage.arbiter] {
+        assert_eq!(holder_in(store, "job").await, None);
+    }
+    // One that is silent keeps nobody waiting.
+    let guard = client.takes("job").await;
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    client.arbiter.always(Operation::Release, Fault::HangBefore);
+    let began = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
+    client.arbiter.heal();
+    sleep(3 * SECOND).await;
+    assert_eq!(holder_in(&stage.arbiter, "job").await, None);
+}
+
+/// One client at the end of ways on which messages take time.
+struct Wired {
+    primary: Arc<Memory>,
+    arbiter: Arc<Memory>,
+    networks: [Network; 2],
+    links: [Link; 2],
+    client: Machine,
+    locks: Locks,
+}
+
+/// Messages take so long, one way; silence is short.
+fn calm(millis: u64) -> Weather {
+    let delay = Duration::from_millis(millis);
+    Weather { delay: (delay, delay), silence: SECOND / 5, ..Weather::FAIR }
+}
+
+impl Wired {
+    /// In force, all messages taking a millisecond; hears of switches.
+    async fn new(on_switch: impl Fn(&[Network; 2]) + Send + Sync + 'static) -> Self {
+        let machines = [0, 1, 2].map(|_| Machine::new());
+        let [client, nodes @ ..] = &machines;
+        let networks = [1, 2].map(|seed| Network::new(Random::new(seed), calm(1)));
+        let links = [0, 1].map(|node| networks[node].link(client, &nodes[node]));
+        let memory = |node: usize| Arc::new(Memory::new(Arc::new(nodes[node].clone())));
+        let (primary, arbiter) = (memory(0), memory(1));
+        let wire = |store: &Arc<Memory>, link: &Link| Arc::new(Wire::new(store.clone(), link.clone()));
+        let clock = Arc::new(client.clone());
+        let told = networks.clone();
+        let settings = Settings::default().simulated(clock.clone()).on_switch(move |_| on_switch(&told));
+        let store = Fallback::over(wire(&primary, &links[0]), wire(&arbiter, &links[1]), settings).unwrap();
+        let locks = Locks::builder().simulated(clock).over(Arc::new(store));
+        drop(locks.list().await.unwrap());
+        sleep(11 * SECOND).await;
+        Self { primary, arbiter, networks, links, client: client.clone(), locks }
+    }
+
+    async fn takes(&self, name: &str) -> Guard {
+        self.locks.lock(name).try_acquire().await.unwrap().guard().expect("it is free")
+    }
+
+    async fn goes_to_the_arbiter(&self) {
+        let switch = Switch { from: Epoch::FIRST, to: Target::Arbiter, dwell: Duration::ZERO, patience: Duration::MAX };
+        assert!(self.arbiter.switch(&switch).await.unwrap());
+        self.arbiter.arm(Epoch::FIRST.later(1), 10 * SECOND).await.unwrap();
+    }
+}
+
+/// The holder ends while its lease is being carried: its end comes behind that, and its process may end then.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_answered_when_a_carry_under_way_is_undone() {
+    let switched = Arc::new(Notify::new());
+    let told = switched.clone();
+    let wired = Wired::new(move |_| told.notify_one()).await;
+    let guard = wired.takes("job").await;
+    wired.networks[1].set_weather(calm(100));
+    wired.goes_to_the_arbiter().await;
+    switched.notified().await;
+    sleep(SECOND / 20).await; // The carry is under way.
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    wired.client.stop_for(3600 * SECOND);
+    sleep(5 * SECOND).await;
+    for store in [&wired.primary, &wired.arbiter] {
+        assert_eq!(holder_in(store, "job").await, None);
+    }
+}
+
+/// Its connection broke and the store reads on: it arrives behind the end of its holder, and is not answered.
+#[tokio::test(start_paused = true)]
+async fn a_carry_that_is_lost_leaves_nothing_of_who_has_ended() {
+    let switched = Arc::new(Notify::new());
+    let told = switched.clone();
+    let wired = Wired::new(move |networks| {
+        networks[1].set_weather(Weather { stragglers: (1.0, 2 * SECOND), ..calm(1) });
+        told.notify_one();
+    })
+    .await;
+    let guard = wired.takes("job").await;
+    wired.goes_to_the_arbiter().await;
+    switched.notified().await;
+    sleep(SECOND / 20).await;
+    wired.networks[1].set_weather(calm(1));
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    let mut came = false;
+    for _ in 0..3000 {
+        came |= holder_in(&wired.arbiter, "job").await.is_some();
+        sleep(SECOND / 1000).await;
+    }
+    assert!(came, "the carry straggled");
+    sleep(SECOND).await;
+    assert_eq!(holder_in(&wired.arbiter, "job").await, None);
+}
+
+/// That the arbiter was away when a dropped acquisition was first taken back is no reason to overtake its claim later.
+#[tokio::test(start_paused = true)]
+async fn who_leaves_again_does_not_overtake_its_own_claim() {
+    let wired = Wired::new(|_| {}).await;
+    let millis = wired.locks.time().await.unwrap().as_millis() as i64;
+    let lock = wired.locks.lock("job").tick(Tick::from_unix_millis(millis).unwrap());
+    wired.networks[0].set_weather(calm(3000));
+    assert!(tokio::time::timeout(SECOND / 10, lock.try_acquire()).await.is_err(), "it is under way");
+    wired.networks[0].set_weather(calm(1));
+    wired.links[1].cut();
+    sleep(SECOND).await;
+    wired.links[1].mend();
+    sleep(5 * SECOND).await;
+    assert_eq!(holder_in(&wired.primary, "job").await, None);
+    drop(lock.try_acquire().await.unwrap().guard().expect("it is due, and free"));
+}
+
 /// With threads, as in earnest.
 #[test]
 fn in_real_time_a_hold_survives_a_failover() {
@@ -704,6 +1104,33 @@ fn in_real_time_a_hold_survives_a_failover() {
         assert!(guard.is_valid() && guard.loss().is_none());
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         assert!(matches!(locks.lock("job").try_acquire().await, Ok(Outcome::Acquired(_))));
+        locks.shutdown().await;
+    });
+}
+
+/// With threads, too, the end of a claim goes the way of the claim, whatever failed before.
+#[test]
+fn in_real_time_a_claim_is_taken_back_over_its_own_handle() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (primary, arbiter) = (Faulty::over(Arc::new(Memory::default())), Faulty::over(Arc::new(Memory::default())));
+        let (all, keepers, of_arbiter) = (primary.faults(), primary.keeper_faults(), arbiter.faults());
+        let settings = Settings::default().route_lease(SECOND);
+        let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
+        let locks = Locks::over(Arc::new(store));
+        let guard = locks.lock("another").wait(Wait::For(20 * SECOND)).acquire().await.unwrap().guard();
+        guard.expect("it is free").release().await.unwrap();
+        all.next(Operation::TryAcquire, Fault::HangBefore);
+        of_arbiter.next(Operation::Release, Fault::Fail(ErrorKind::Unavailable));
+        let millis = locks.time().await.unwrap().as_millis() as i64;
+        let lock = locks.lock("job").tick(Tick::from_unix_millis(millis).unwrap());
+        assert!(tokio::time::timeout(SECOND / 10, lock.try_acquire()).await.is_err(), "it is under way");
+        let began = Instant::now();
+        while all.calls(Operation::Leave) == 0 {
+            assert!(began.elapsed() < 30 * SECOND, "nobody leaves");
+            sleep(SECOND / 50).await;
+        }
+        assert_eq!((of_arbiter.calls(Operation::Release), keepers.calls(Operation::Leave)), (2, 0));
         locks.shutdown().await;
     });
 }

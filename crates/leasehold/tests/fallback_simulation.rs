@@ -4,6 +4,8 @@
 //!
 //! That it would find a fault is shown by breaking each rule of the protocol in turn.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,10 +15,11 @@ use leasehold::store::{Arbiter, Epoch, Primary, Route, RouteTerms, Switch, Targe
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::{self, Clock};
-use leasehold::{Claim, Ended, HolderId, LeaseKey, Lock, LockName, Locks, Outcome, Store, Tick, Wait};
+use leasehold::{Claim, Ended, Guard, HolderId, LeaseKey, Lock, LockName, Locks, Outcome, Revoke, Store, Tick, Wait};
 use leasehold_testkit::Random;
 use leasehold_testkit::simulation::{self, Judge, Link, Machine, Network, Tally, Violation, Weather, Wire, World};
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,6 +46,18 @@ struct Play {
     ticks: usize,
     /// For how long a lock is held, as a multiple of its TTL.
     held_for: f64,
+    /// The longest minimum hold, as a multiple of the TTL.
+    at_least_for: f64,
+    /// Of so many releases, one finds one of the two stores away.
+    cut_at_the_end: Option<usize>,
+    /// Of so many releases, one is the last thing that its process does.
+    dies_at_the_end: Option<usize>,
+    /// Of so many acquisitions, one is dropped half-way.
+    dropped: Option<usize>,
+    /// Nothing happens but what costs no hold: none is lost, but by its revocation.
+    none_is_lost: bool,
+    /// No tick is lost: what has failed and is to be tried again, and what was given back unbegun, can be had in the end.
+    no_tick_is_lost: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +76,10 @@ enum Happens {
     Promotion,
     /// The arbiter is restored from a backup.
     Restore,
+    /// A client's process dies, and another takes its place.
+    Death,
+    /// An operator revokes a lock.
+    Revocation,
 }
 
 impl Default for Play {
@@ -84,6 +103,12 @@ impl Default for Play {
             ],
             ticks: 4,
             held_for: 2.0,
+            at_least_for: 0.0,
+            cut_at_the_end: None,
+            dies_at_the_end: None,
+            dropped: None,
+            none_is_lost: false,
+            no_tick_is_lost: false,
         }
     }
 }
@@ -93,12 +118,48 @@ struct Stage {
     primary: Arc<Memory>,
     arbiter: Arc<Memory>,
     nodes: [Machine; 2],
-    clients: Vec<Machine>,
+    clients: RefCell<Vec<Machine>>,
     /// Of each client: to the primary and to the arbiter.
-    links: Vec<[Link; 2]>,
+    links: RefCell<Vec<[Link; 2]>>,
     network: Network,
     judge: Judge,
     route_lease: Duration,
+    /// Of each client: its process dies.
+    deaths: Vec<Notify>,
+    holds: RefCell<BTreeMap<HolderId, Holds>>,
+    /// A lock that is being revoked at once.
+    outlawed: RefCell<Option<LockName>>,
+    /// Locks of which it isn't known what became of their revocation.
+    unsure: RefCell<BTreeSet<LockName>>,
+}
+
+/// A guard, and what an operator has done to it.
+struct Holds {
+    guard: Judged,
+    /// It was revoked, and must be over then.
+    over_at: Option<Instant>,
+}
+
+enum Judged {
+    AsOneOfMany(simulation::Held),
+    /// Beside it another may be valid: it was taken from its holder before that could know.
+    Outlawed(Guard),
+}
+
+impl Judged {
+    fn look<T>(&self, at: impl FnOnce(&Guard) -> T) -> T {
+        match self {
+            Self::AsOneOfMany(held) => held.look(at),
+            Self::Outlawed(guard) => at(guard),
+        }
+    }
+
+    fn given_back(self) -> Guard {
+        match self {
+            Self::AsOneOfMany(held) => held.given_back(),
+            Self::Outlawed(guard) => guard,
+        }
+    }
 }
 
 impl Play {
@@ -112,20 +173,16 @@ impl Play {
         let clients = 2 + random.below(self.clients - 1);
         let stage = Stage::new(self, clients, world);
         let fallbacks: Vec<_> = (0..clients).map(|number| stage.client(number)).collect();
-        let workers = fallbacks.iter().enumerate().map(|(number, locks)| {
-            let worker = Worker {
-                locks: locks.clone(),
-                machine: stage.clients[number].clone(),
-                judge: world.judge(),
-                random: world.random(),
-                ttl,
-            };
-            worker.work(self)
+        let works = fallbacks.into_iter().enumerate().map(|(number, locks)| {
+            let machine = stage.clients.borrow()[number].clone();
+            let worker =
+                Worker { stage: &stage, number, locks, machine, judge: world.judge(), random: world.random(), ttl };
+            worker.works(self)
         });
-        let workers = futures_util::future::join_all(workers);
-        let chaos = stage.chaos(self, world.random());
-        tokio::join!(workers, chaos);
-        stage.is_quiet(ttl, fallbacks).await;
+        let works = futures_util::future::join_all(works);
+        let chaos = stage.chaos(self, ttl, world.random());
+        let (fallbacks, ()) = tokio::join!(works, chaos);
+        stage.is_quiet(self, ttl, fallbacks).await;
     }
 }
 
@@ -140,27 +197,31 @@ impl Stage {
             primary: memory(0),
             arbiter: memory(1),
             nodes: nodes.clone(),
-            clients,
-            links,
+            deaths: clients.iter().map(|_| Notify::new()).collect(),
+            clients: RefCell::new(clients),
+            links: RefCell::new(links),
             network,
             judge: world.judge(),
             route_lease: play.route_lease,
+            holds: RefCell::default(),
+            outlawed: RefCell::default(),
+            unsure: RefCell::default(),
         }
     }
 
     /// Each way has a weather of its own.
     fn with_weathers(self, world: &mut World, weathers: [[Weather; 2]; 2]) -> Self {
         let link = |client: usize, node: usize, random: Random| {
-            Network::new(random, weathers[client][node]).link(&self.clients[client], &self.nodes[node])
+            Network::new(random, weathers[client][node]).link(&self.clients.borrow()[client], &self.nodes[node])
         };
         let links = (0..2).map(|client| [0, 1].map(|node| link(client, node, world.random()))).collect();
-        Self { links, ..self }
+        Self { links: RefCell::new(links), ..self }
     }
 
     fn client(&self, number: usize) -> Locks {
-        let machine: Arc<dyn Clock> = Arc::new(self.clients[number].clone());
+        let machine: Arc<dyn Clock> = Arc::new(self.clients.borrow()[number].clone());
         let wire = |store: &Arc<Memory>, node: usize| {
-            Arc::new(Wire::new(store.clone() as Arc<dyn Store>, self.links[number][node].clone()))
+            Arc::new(Wire::new(store.clone() as Arc<dyn Store>, self.links.borrow()[number][node].clone()))
         };
         let judge = self.judge.clone();
         let settings = Settings::default()
@@ -173,14 +234,24 @@ impl Stage {
         Locks::builder().simulated(machine).over(Arc::new(fallback.expect("they go together")))
     }
 
+    /// The process stands still for ever, and another takes its place.
+    fn dies(&self, number: usize) {
+        self.clients.borrow()[number].stop_for(3600 * SECOND);
+        let machine = Machine::new();
+        self.links.borrow_mut()[number] = [0, 1].map(|node| self.network.link(&machine, &self.nodes[node]));
+        self.clients.borrow_mut()[number] = machine;
+    }
+
     /// Things happen until the span is over; then they are made good.
-    async fn chaos(&self, play: &Play, mut random: Random) {
+    async fn chaos(&self, play: &Play, ttl: Duration, mut random: Random) {
+        let revokes = play.happens.iter().any(|(_, what)| *what == Happens::Revocation);
+        let operator = revokes.then(|| self.operator());
         let end = Instant::now() + play.span;
         let mut copies = [Saved::default(), Saved::default()];
         let weights: u32 = play.happens.iter().map(|(weight, _)| weight).sum();
         while Instant::now() < end {
             sleep(play.chaos.mul_f64(random.share())).await;
-            for machine in self.clients.iter().chain(&self.nodes) {
+            for machine in self.clients.borrow().iter().chain(&self.nodes) {
                 machine.drift(0.0098 * (random.share() * 2.0 - 1.0));
             }
             if random.one_in(3) {
@@ -193,28 +264,115 @@ impl Stage {
                 is_it
             });
             if let Some((_, what)) = what {
-                self.happens(*what, &copies, &mut random).await;
+                match (what, &operator) {
+                    (Happens::Revocation, Some(operator)) => self.revoke(operator, play, ttl, &mut random).await,
+                    _ => self.happens(*what, &copies, &mut random).await,
+                }
             }
             self.count_the_carried().await;
         }
         let route = self.arbiter.route().await.unwrap();
         SWITCHES.fetch_add(route.map_or(0, |reading| reading.route.epoch.number()), Ordering::Relaxed);
         self.network.set_weather(Weather::FAIR);
-        self.links.iter().flatten().for_each(Link::mend);
+        self.links.borrow().iter().flatten().for_each(Link::mend);
     }
 
     async fn happens(&self, what: Happens, copies: &[Saved; 2], random: &mut Random) {
-        let (client, node) = (random.below(self.clients.len()), random.below(2));
+        let (client, node) = (random.below(self.deaths.len()), random.below(2));
         let span = SECOND.mul_f64(0.2 + 8.0 * random.share());
         self.judge.note(format!("{what:?} of client {client}, node {node} for {span:?}"));
         match what {
-            Happens::Stop => self.clients[client].stop_for(span),
-            Happens::Cut => cut_for(vec![self.links[client][node].clone()], span),
-            Happens::Outage => cut_for(self.links.iter().map(|links| links[node].clone()).collect(), span),
+            Happens::Stop => self.clients.borrow()[client].stop_for(span),
+            Happens::Cut => self.cut(client, node, span),
+            Happens::Outage => {
+                cut_for(self.links.borrow().iter().map(|links| links[node].clone()).collect(), span);
+            }
             Happens::Switch => self.switch().await,
             Happens::RestartEmpty => self.primary.start_from(&Saved::default()),
             Happens::Promotion => self.primary.start_from(&copies[0]),
             Happens::Restore => self.restore(&copies[1]).await,
+            Happens::Death => self.deaths[client].notify_one(),
+            Happens::Revocation => unreachable!("an operator does it"),
+        }
+    }
+
+    fn cut(&self, client: usize, node: usize, span: Duration) {
+        cut_for(vec![self.links.borrow()[client][node].clone()], span);
+    }
+
+    /// Another client, whom nothing befalls.
+    fn operator(&self) -> Locks {
+        let number = self.clients.borrow().len();
+        let machine = Machine::new();
+        self.links.borrow_mut().push([0, 1].map(|node| self.network.link(&machine, &self.nodes[node])));
+        self.clients.borrow_mut().push(machine);
+        self.client(number)
+    }
+
+    async fn revoke(&self, operator: &Locks, play: &Play, ttl: Duration, random: &mut Random) {
+        let name = LockName::new(&format!("job {}", random.below(play.names))).unwrap();
+        let how = if random.one_in(2) { Revoke::Now } else { Revoke::Gently };
+        if how == Revoke::Now {
+            self.outlaw(&name);
+        }
+        let answer = operator.revoke(name.as_str(), how).await;
+        self.outlawed.replace(None);
+        self.judge.note(format!("{how:?} {name} is revoked: {answer:?}"));
+        match answer {
+            // Whoever renews is told; whoever doesn't ends with what the store has left for it.
+            Ok(Some(revoked)) => {
+                let at_most = if how == Revoke::Now { ttl / 2 } else { revoked.remaining.mul_f64(1.03) };
+                let over_at = Instant::now() + at_most + SECOND / 2;
+                let mut holds = self.holds.borrow_mut();
+                if let Some(holds) = revoked.holder.and_then(|holder| holds.get_mut(&holder)) {
+                    holds.over_at = Some(over_at);
+                }
+            }
+            Ok(None) => {}
+            Err(_) => drop(self.unsure.borrow_mut().insert(name)),
+        }
+    }
+
+    /// Until they hear of it those who hold this lock hold it beside others, and that is no fault.
+    fn outlaw(&self, name: &LockName) {
+        self.outlawed.replace(Some(name.clone()));
+        let all = std::mem::take(&mut *self.holds.borrow_mut());
+        let outlawed = all.into_iter().map(|(holder, Holds { guard, over_at })| {
+            let is_meant = guard.look(|guard| guard.name() == name);
+            let guard = if is_meant { Judged::Outlawed(guard.given_back()) } else { guard };
+            (holder, Holds { guard, over_at })
+        });
+        *self.holds.borrow_mut() = outlawed.collect();
+    }
+
+    /// Whether what is left of a hold is as it should be.
+    fn is_as_it_should_be(&self, holder: HolderId) {
+        let holds = self.holds.borrow();
+        let Holds { guard, over_at } = &holds[&holder];
+        let (name, is_valid) = guard.look(|guard| (guard.name().clone(), guard.is_valid()));
+        if self.unsure.borrow().contains(&name) {
+            return;
+        }
+        match over_at {
+            Some(over_at) if is_valid && Instant::now() > *over_at => {
+                self.judge.finds(&format!("the revocation of {name} was undone: {holder}"));
+            }
+            None if !is_valid && matches!(guard, Judged::AsOneOfMany(_)) => {
+                let why = guard.look(Guard::loss);
+                self.judge.finds(&format!("{name} was lost for nothing: {holder}, {why:?}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Its process has ended: what is not under way by now never will be.
+    async fn is_left_nowhere(&self, holder: HolderId) {
+        sleep(SECOND / 4).await;
+        for store in [&self.primary, &self.arbiter] {
+            let left = store.list().await.unwrap();
+            if let Some(held) = left.iter().find(|held| held.holder == Some(holder)) {
+                self.judge.finds(&format!("it was released, and is held: {held:?}"));
+            }
         }
     }
 
@@ -250,9 +408,24 @@ impl Stage {
         }
     }
 
+    async fn have_their_run(&self, ttl: Duration, locks: &Locks) {
+        for (name, tick) in self.judge.to_be_granted_again() {
+            let is_once = is_once(&name);
+            let lock = locks.lock(name.as_str()).ttl(ttl).tick(tick).retry_failed(!is_once);
+            match lock.wait(Wait::For(60 * SECOND)).acquire().await {
+                Ok(Outcome::Acquired(guard)) => drop(self.judge.holds(guard).given_back().complete().await),
+                other => self.judge.finds(&format!("{name}: {tick} is lost: {other:?}")),
+            }
+        }
+    }
+
     /// When all is well again locks can be had, and in the end nothing is left of them.
-    async fn is_quiet(&self, ttl: Duration, clients: Vec<Locks>) {
+    async fn is_quiet(&self, play: &Play, ttl: Duration, clients: Vec<Locks>) {
         sleep(12 * SECOND).await;
+        if play.no_tick_is_lost {
+            sleep(ttl).await;
+            self.have_their_run(ttl, &clients[0]).await;
+        }
         for (number, locks) in clients.into_iter().enumerate() {
             match locks.lock("in the end").ttl(ttl).wait(Wait::For(60 * SECOND)).acquire().await {
                 Ok(Outcome::Acquired(guard)) => drop(self.judge.holds(guard).given_back().release().await),
@@ -267,6 +440,12 @@ impl Stage {
     }
 }
 
+/// A process as one that has ended does nothing any more.
+enum Life {
+    Goes,
+    IsOver,
+}
+
 fn cut_for(links: Vec<Link>, span: Duration) {
     links.iter().for_each(Link::cut);
     tokio::spawn(async move {
@@ -275,8 +454,15 @@ fn cut_for(links: Vec<Link>, span: Duration) {
     });
 }
 
+/// A name has one mode: that its runs are to be retried, or not.
+fn is_once(name: &LockName) -> bool {
+    !name.as_str().ends_with(['1', '3', '5', '7', '9'])
+}
+
 /// Somebody who wants locks.
-struct Worker {
+struct Worker<'a> {
+    stage: &'a Stage,
+    number: usize,
     locks: Locks,
     machine: Machine,
     judge: Judge,
@@ -284,19 +470,45 @@ struct Worker {
     ttl: Duration,
 }
 
-impl Worker {
-    async fn work(mut self, play: &Play) {
+impl Worker<'_> {
+    /// Until the span is over, in as many processes as it takes; the client that is left.
+    async fn works(mut self, play: &Play) -> Locks {
         let end = Instant::now() + play.span;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stage.deaths[self.number].notified() => {}
+                life = self.work(play, end) => if matches!(life, Life::Goes) { return self.locks },
+            }
+            self.stage.dies(self.number);
+            sleep(2 * SECOND.mul_f64(self.random.share())).await;
+            self.locks = self.stage.client(self.number);
+            self.machine = self.stage.clients.borrow()[self.number].clone();
+        }
+    }
+
+    async fn work(&mut self, play: &Play, end: Instant) -> Life {
         while Instant::now() < end {
             let number = self.random.below(play.names);
             let lock = self.locks.lock(&format!("job {number}")).ttl(self.ttl).wait(Wait::For(self.ttl));
-            // A name has one mode: that its runs are to be retried, or not.
             let is_once = number.is_multiple_of(2);
             let tick = if self.random.one_in(play.ticks) { self.tick().await } else { None };
             let lock = tick.into_iter().fold(lock, |lock, tick| lock.tick(tick).retry_failed(!is_once));
-            self.run(&lock, tick, is_once, self.ttl.mul_f64(play.held_for)).await;
+            let lock = if play.at_least_for > 0.0 {
+                lock.at_least_for(self.ttl.mul_f64(play.at_least_for * self.random.share()))
+            } else {
+                lock
+            };
+            if let Life::IsOver = self.run(&lock, tick, is_once, play).await {
+                return Life::IsOver;
+            }
             self.machine.idles(SECOND.mul_f64(self.random.share())).await;
         }
+        Life::Goes
+    }
+
+    fn one_in(&mut self, so_many: Option<usize>) -> bool {
+        so_many.is_some_and(|so_many| self.random.one_in(so_many))
     }
 
     /// The latest of those that are due every four seconds.
@@ -305,27 +517,84 @@ impl Worker {
         Tick::from_unix_millis(now - now % 4000)
     }
 
-    async fn run(&mut self, lock: &Lock, tick: Option<Tick>, is_once: bool, longest: Duration) {
-        let Ok(Outcome::Acquired(guard)) = lock.acquire().await else { return };
-        let held = self.judge.holds(guard);
-        let name = held.look(|guard| guard.name().clone());
-        if held.look(|guard| !guard.is_valid()) {
-            drop(held.given_back().not_started().await);
-            return;
+    async fn run(&mut self, lock: &Lock, tick: Option<Tick>, is_once: bool, play: &Play) -> Life {
+        let patience = if self.one_in(play.dropped) { SECOND.mul_f64(self.random.share()) } else { 3600 * SECOND };
+        let Ok(Ok(Outcome::Acquired(guard))) = timeout(patience, lock.acquire()).await else { return Life::Goes };
+        let (name, holder) = (guard.name().clone(), guard.holder());
+        let guard = Judged::AsOneOfMany(self.judge.holds(guard));
+        if guard.look(|guard| !guard.is_valid()) {
+            match (guard.given_back().not_started().await, tick) {
+                (Ok(_), Some(tick)) => self.judge.is_unbegun(&name, tick),
+                (Err(_), Some(tick)) => self.judge.is_uncertain(&name, tick),
+                (_, None) => {}
+            }
+            return Life::Goes;
         }
         if let Some(tick) = tick {
             self.judge.begins(&name, tick, is_once);
         }
-        self.machine.idles(longest.mul_f64(self.random.share())).await;
-        let guard = held.given_back();
+        let span = self.ttl.mul_f64(play.held_for * self.random.share());
+        let hold = Hold::of(self.stage, holder, guard);
+        self.keeps(holder, span, play.none_is_lost).await;
+        let guard = hold.given_back();
+        if self.one_in(play.cut_at_the_end) {
+            let span = SECOND.mul_f64(8.0 * self.random.share());
+            self.stage.cut(self.number, self.random.below(2), span);
+        }
         if self.random.one_in(4) {
-            return; // Dropped: it has failed.
+            return Life::Goes; // Dropped: it has failed.
         }
-        if guard.complete().await.is_ok()
-            && let Some(tick) = tick
-        {
-            self.judge.is_done(&name, tick);
+        match (guard.complete().await.is_ok(), tick) {
+            (true, Some(tick)) => self.judge.is_done(&name, tick),
+            (false, Some(tick)) => self.judge.is_uncertain(&name, tick),
+            (is_certain, None) => {
+                if is_certain && self.one_in(play.dies_at_the_end) {
+                    self.machine.stop_for(3600 * SECOND);
+                    self.stage.is_left_nowhere(holder).await;
+                    return Life::IsOver;
+                }
+            }
         }
+        Life::Goes
+    }
+
+    async fn keeps(&self, holder: HolderId, span: Duration, is_looked_at: bool) {
+        if !is_looked_at {
+            return self.machine.idles(span).await;
+        }
+        let end = Instant::now() + span;
+        while Instant::now() < end {
+            self.machine.idles(SECOND / 2).await;
+            self.stage.is_as_it_should_be(holder);
+        }
+    }
+}
+
+/// A hold where an operator can be seen to take it; it ends with its process.
+struct Hold<'a> {
+    stage: &'a Stage,
+    holder: HolderId,
+}
+
+impl<'a> Hold<'a> {
+    fn of(stage: &'a Stage, holder: HolderId, guard: Judged) -> Self {
+        let name = guard.look(|guard| guard.name().clone());
+        let is_outlawed = stage.outlawed.borrow().as_ref() == Some(&name);
+        let guard = if is_outlawed { Judged::Outlawed(guard.given_back()) } else { guard };
+        stage.holds.borrow_mut().insert(holder, Holds { guard, over_at: None });
+        Self { stage, holder }
+    }
+
+    fn given_back(self) -> Guard {
+        let holds = self.stage.holds.borrow_mut().remove(&self.holder);
+        holds.expect("it is held until it is given back").guard.given_back()
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let holds = self.stage.holds.borrow_mut().remove(&self.holder);
+        drop(holds);
     }
 }
 
@@ -359,6 +628,78 @@ fn nobody_holds_what_another_holds_whatever_happens() {
     println!("{tally:?}, {switches} switches, {carried} carried in {:?}", began.elapsed());
     assert!(switches > seeds() && carried > seeds() / 20, "{switches} switches, {carried} carried");
     assert!(tally.granted as u64 > seeds() && tally.done > 0, "{tally:?}");
+}
+
+/// Plays so many of these for each of the tests below.
+fn a_few() -> u64 {
+    seeds() * 3 / 20
+}
+
+fn goes_well(of: &Play) -> Tally {
+    play(of, 0..a_few()).unwrap_or_else(|violation| panic!("{violation}"))
+}
+
+/// Whatever happens to whom: that a lock was revoked is not undone by a switch, and who holds it after that keeps it.
+#[test]
+fn what_is_revoked_stays_so() {
+    let happens = vec![(3, Happens::Switch), (3, Happens::Revocation)];
+    let tally = goes_well(&Play {
+        happens,
+        weather: Weather { delay: (Duration::ZERO, SECOND / 20), ..Weather::FAIR },
+        ttls: vec![12.0],
+        chaos: 2 * SECOND,
+        span: 40 * SECOND,
+        none_is_lost: true,
+        ..Play::default()
+    });
+    assert!(tally.granted as u64 > a_few(), "{tally:?}");
+}
+
+/// A command ends as soon as its lock is released: nothing is left anywhere.
+#[test]
+fn who_has_released_may_end_at_once() {
+    let tally = goes_well(&Play {
+        happens: vec![(1, Happens::Switch)],
+        weather: Weather { delay: (Duration::ZERO, SECOND / 25), ..Weather::FAIR },
+        chaos: 2 * SECOND,
+        ticks: usize::MAX,
+        held_for: 1.0,
+        dies_at_the_end: Some(2),
+        ..Play::default()
+    });
+    assert!(tally.granted as u64 > a_few(), "{tally:?}");
+}
+
+/// Processes die for good, acquisitions are dropped, minimum holds run, and at the end of a hold a store is away.
+#[test]
+fn ends_of_all_kinds_go_well() {
+    let mut happens = Play::default().happens;
+    happens.push((3, Happens::Death));
+    let tally = goes_well(&Play {
+        happens,
+        at_least_for: 0.5,
+        cut_at_the_end: Some(2),
+        dies_at_the_end: None,
+        dropped: Some(3),
+        ..Play::default()
+    });
+    assert!(tally.granted as u64 > a_few() && tally.done > 0, "{tally:?}");
+}
+
+/// Whoever fails or gives back, and whatever is away meanwhile: the next one who asks for the tick is given it.
+#[test]
+fn no_tick_is_lost() {
+    let happens = vec![(3, Happens::Stop), (4, Happens::Cut), (2, Happens::Outage), (6, Happens::Switch)];
+    let tally = goes_well(&Play {
+        happens,
+        ticks: 1,
+        held_for: 1.0,
+        cut_at_the_end: Some(3),
+        dropped: Some(4),
+        no_tick_is_lost: true,
+        ..Play::default()
+    });
+    assert!(tally.begun as u64 > a_few() && tally.done > 0, "{tally:?}");
 }
 
 /// Within so many seeds, a world without this rule goes wrong in this way.
@@ -481,7 +822,7 @@ mod a_world_without_it_goes_wrong {
 
         /// One of the clients can't reach the arbiter any more.
         fn cuts(&self, client: usize) {
-            self.stage.links[client][1].cut();
+            self.stage.links.borrow()[client][1].cut();
         }
 
         /// The second tries until it has the lock.

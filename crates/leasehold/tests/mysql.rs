@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold::stores::mysql::MySql;
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
-    Store, Tick, Verdict, Wait,
+    Severity, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
@@ -462,7 +462,14 @@ async fn whatever_is_set_for_all_sessions_changes_nothing() {
         .set("character-set-server", "latin1")
         .start();
     // Not for the statements that set the server up.
-    server.sql("set global max_statement_time = 0.001");
+    server.sql(
+        "set global max_statement_time = 0.001, global completion_type = 2, global tx_read_only = 1, \
+         global sql_select_limit = 0, global max_join_size = 1",
+    );
+    let findings = locks(&server.url()).await.diagnose().await.unwrap();
+    let is_read =
+        |subject: &str| findings.iter().any(|found| found.subject == subject && found.severity == Severity::Fine);
+    assert!(is_read("version") && is_read("durability"), "{findings:?}");
     let (ours, others) = (locks(&server.url()).await, locks(&server.url()).await);
     let guard = acquired(&ours.lock("job é \\ \" '").ttl(TTL)).await;
     assert!(is_held(&others, "job é \\ \" '").await);
@@ -477,13 +484,13 @@ async fn whatever_is_set_for_all_sessions_changes_nothing() {
 async fn tables_of_a_newer_version_are_refused_and_left_alone() {
     let server = MariaDb::start();
     works(&server.url()).await;
-    server.sql("update leasehold_schema set version = 2");
+    server.sql("update leasehold_schema set version = 3");
     works(&server.url()).await; // It says that this one may.
-    server.sql("update leasehold_schema set version = 3, oldest = 2");
+    server.sql("update leasehold_schema set version = 4, oldest = 3");
     let error = refusal(&server.url()).await;
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
-    assert!(error.to_string().contains("newer Leasehold (version 3"), "{error}");
-    assert_eq!(server.sql("select version from leasehold_schema"), "3");
+    assert!(error.to_string().contains("newer Leasehold (version 4"), "{error}");
+    assert_eq!(server.sql("select version from leasehold_schema"), "4");
 }
 
 #[tokio::test]
@@ -491,14 +498,14 @@ async fn what_somebody_has_taken_away_is_made_again() {
     let server = MariaDb::start();
     let locks = locks(&server.url()).await;
     acquired(&locks.lock("job")).await.release().await.unwrap();
-    server.sql("drop procedure leasehold_v1_acquire");
+    server.sql("drop procedure leasehold_v2_acquire");
     let error = locks.lock("job").try_acquire().await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
     acquired(&locks.lock("job")).await.release().await.unwrap();
     server.sql("drop table leasehold_waiters, leasehold_schema");
     let _ = locks.lock("job").try_acquire().await;
     acquired(&locks.lock("job")).await.release().await.unwrap();
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "1\t1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2\t1");
 }
 
 #[tokio::test]
@@ -661,7 +668,7 @@ async fn the_doctor_says_what_is_well() {
     for (subject, words) in [
         ("version", "MariaDB 10."),
         ("way", "on this machine"),
-        ("tables", "version 1"),
+        ("tables", "version 2"),
         ("rights", "all that locks need"),
         ("durability", "on the disk"),
         ("failover", "logs nothing"),

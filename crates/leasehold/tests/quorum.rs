@@ -1,8 +1,8 @@
 //! A quorum over members in memory, under paused time: what a member that is away, slow, empty or somebody else's does to it.
 //! Tests of faults of other systems bear their number.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -112,18 +112,78 @@ async fn several_permits_are_refused() {
     assert!(stage.is_clean().await);
 }
 
-/// A member whose server says that it is another's, or from some moment on denies everything.
-#[derive(Debug, Clone, Default)]
+/// A member whose server may be somebody's replica, and from some moment on deny everything, be another one, …
+#[derive(Debug, Clone)]
 struct Odd {
     memory: Memory,
     unfit: Option<String>,
-    denies: Arc<AtomicBool>,
+    max_ttl: Duration,
+    moods: Arc<Moods>,
+}
+
+/// What may change.
+#[derive(Debug, Default)]
+struct Moods {
+    denies: AtomicBool,
+    /// It can't be founded.
+    is_stubborn: AtomicBool,
+    /// It is restarted whenever it is about to adopt.
+    forgets: AtomicBool,
+    /// It takes a while to grant anything.
+    is_slow: AtomicBool,
+    /// How often it was asked for something, how often for a lease, and how many of these at the same time at the most.
+    asked: AtomicUsize,
+    claimed: AtomicUsize,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+    /// Its address leads to this one by now.
+    moved_to: OnceLock<Memory>,
+}
+
+impl Default for Odd {
+    fn default() -> Self {
+        Self { memory: Memory::default(), unfit: None, max_ttl: Duration::MAX, moods: Arc::default() }
+    }
 }
 
 impl Odd {
+    fn memory(&self) -> &Memory {
+        self.moods.moved_to.get().unwrap_or(&self.memory)
+    }
+
+    fn denies(&self, denies: bool) {
+        self.moods.denies.store(denies, Ordering::Relaxed);
+    }
+
+    fn asked(&self) -> usize {
+        self.moods.asked.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> leasehold::Result<()> {
+        self.moods.asked.fetch_add(1, Ordering::Relaxed);
         let denied = || leasehold::Error::new(ErrorKind::AccessDenied, "it has other credentials");
-        if self.denies.load(Ordering::Relaxed) { Err(denied()) } else { Ok(()) }
+        if self.moods.denies.load(Ordering::Relaxed) { Err(denied()) } else { Ok(()) }
+    }
+
+    async fn grants(&self, claim: &Claim) -> leasehold::Result<Attempt> {
+        self.check()?;
+        let Moods { is_slow, claimed, at_once, most_at_once, .. } = &*self.moods;
+        claimed.fetch_add(1, Ordering::Relaxed);
+        most_at_once.fetch_max(at_once.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let _over = Over(at_once);
+        if is_slow.load(Ordering::Relaxed) {
+            sleep(SECOND / 5).await;
+        }
+        self.memory().try_acquire(claim).await
+    }
+}
+
+/// One less is under way.
+struct Over<'a>(&'a AtomicUsize);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -142,17 +202,17 @@ impl Member for Odd {
     ) -> BoxFuture<'a, leasehold::Result<Ratified>> {
         Box::pin(async move {
             self.check()?;
-            self.memory.ratify(lease, token, due).await
+            self.memory().ratify(lease, token, due).await
         })
     }
     fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, leasehold::Result<Release>> {
         Box::pin(async move {
             self.check()?;
-            self.memory.conclude(lease, how).await
+            self.memory().conclude(lease, how).await
         })
     }
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<Memories>> {
-        self.memory.recall(name)
+        self.memory().recall(name)
     }
     fn adopt<'a>(
         &'a self,
@@ -160,13 +220,22 @@ impl Member for Odd {
         memories: &'a Memories,
         into: &'a str,
     ) -> BoxFuture<'a, leasehold::Result<()>> {
-        self.memory.adopt(name, memories, into)
+        if self.moods.forgets.load(Ordering::Relaxed) {
+            self.memory.restart(Duration::ZERO);
+        }
+        self.memory().adopt(name, memories, into)
     }
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, leasehold::Result<()>> {
-        self.memory.found(floor, into)
+        if self.moods.is_stubborn.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(leasehold::Error::new(ErrorKind::Unavailable, "it is stubborn")) });
+        }
+        self.memory().found(floor, into)
     }
     fn identity(&self) -> BoxFuture<'_, leasehold::Result<Identity>> {
-        Box::pin(async { Ok(Identity { unfit: self.unfit.clone(), ..self.memory.identity().await? }) })
+        Box::pin(async {
+            let identity = self.memory().identity().await?;
+            Ok(Identity { unfit: self.unfit.clone(), max_ttl: self.max_ttl, ..identity })
+        })
     }
 }
 
@@ -181,7 +250,7 @@ macro_rules! as_inner {
         $(fn $method<'a>(&'a self, $($argument: $type),*) -> BoxFuture<'a, $answer> {
             Box::pin(async move {
                 self.check()?;
-                self.memory.$method($($argument),*).await
+                self.memory().$method($($argument),*).await
             })
         })*
     };
@@ -191,14 +260,17 @@ impl Store for Odd {
     fn traits(&self) -> leasehold::store::Traits {
         self.memory.traits()
     }
+    fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, leasehold::Result<Attempt>> {
+        Box::pin(self.grants(claim))
+    }
     fn for_keeper(&self) -> Arc<dyn Store> {
         Arc::new(self.clone())
     }
     fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<leasehold::Result<Renewal>>> {
-        self.memory.renew(leases)
+        self.moods.asked.fetch_add(1, Ordering::Relaxed);
+        self.memory().renew(leases)
     }
     as_inner! {
-        try_acquire(claim: &'a Claim) -> leasehold::Result<Attempt>;
         leave(waiter: &'a LeaseKey) -> leasehold::Result<()>;
         release(lease: &'a LeaseKey, how: Ended) -> leasehold::Result<Release>;
         subscribe(name: &'a LockName) -> leasehold::Result<leasehold::store::WakeUps>;
@@ -383,6 +455,8 @@ async fn tokens_grow_though_members_come_back_empty() {
     let mut last = stage.acquires().await;
     for member in [0, 1, 2, 0, 1, 2] {
         let token = last.token();
+        // One that came back before is filled beside us.
+        sleep(SECOND).await;
         assert_eq!(last.release().await.unwrap(), Released::InTime);
         stage.nodes[member].restart(TTL);
         sleep(validity::outlasting(TTL)).await;
@@ -706,7 +780,7 @@ async fn what_a_minority_has_done_may_have_been_done() {
     let quorum = quorum_of(&members);
     let claim = claim();
     assert!(matches!(quorum.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
-    members[1..].iter().for_each(|odd| odd.denies.store(true, Ordering::Relaxed));
+    members[1..].iter().for_each(|odd| odd.denies(true));
     let errors = [
         quorum.revoke(&claim.name, None, leasehold::Revoke::Gently).await.unwrap_err(),
         quorum.release(&key(&claim), Ended::default()).await.unwrap_err(),
@@ -714,8 +788,25 @@ async fn what_a_minority_has_done_may_have_been_done() {
     for error in errors {
         assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::Maybe), "{error}");
     }
-    members[1..].iter().for_each(|odd| odd.denies.store(false, Ordering::Relaxed));
+    members[1..].iter().for_each(|odd| odd.denies(false));
     assert_eq!(quorum.release(&key(&claim), Ended::default()).await.unwrap(), Release::Released);
+}
+
+/// It was granted by two. One of these revokes it, the other isn't reached: with the third it could renew it.
+#[tokio::test(start_paused = true)]
+async fn what_a_minority_has_revoked_may_be_renewed() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let claim = claim();
+    members[1].denies(true);
+    assert!(matches!(quorum.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+    members[1].denies(false);
+    members[2].denies(true);
+    let error = quorum.revoke(&claim.name, None, leasehold::Revoke::Gently).await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::Maybe), "{error}");
+    members[2].denies(false);
+    let revoked = quorum.revoke(&claim.name, None, leasehold::Revoke::Gently).await.unwrap();
+    assert_eq!(revoked.and_then(|held| held.holder), Some(claim.holder));
 }
 
 /// One had it still, one has lost it, and one says nothing: nobody knows whether a majority had it.
@@ -726,10 +817,10 @@ async fn it_was_released_only_if_a_majority_had_it() {
     let claim = claim();
     assert!(matches!(quorum.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
     members[1].memory.restart(TTL);
-    members[2].denies.store(true, Ordering::Relaxed);
+    members[2].denies(true);
     let error = quorum.release(&key(&claim), Ended::default()).await.unwrap_err();
     assert_eq!(error.applied(), Applied::Maybe, "{error}");
-    members[2].denies.store(false, Ordering::Relaxed);
+    members[2].denies(false);
     assert_eq!(quorum.release(&key(&claim), Ended::default()).await.unwrap(), Release::NotHeld);
 }
 
@@ -742,7 +833,7 @@ async fn one_that_denies_and_one_that_has_had_it_are_no_denial() {
     assert!(matches!(members[0].memory.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
     let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
     assert_eq!(members[0].memory.release(&key(&done), how).await.unwrap(), Release::Released);
-    members[2].denies.store(true, Ordering::Relaxed);
+    members[2].denies(true);
     let error = quorum.try_acquire(&Claim { due: Some(due(tick)), ..claim() }).await.unwrap_err();
     assert!(error.is_transient(), "{:?}: {error}", error.kind());
     let told = error.to_string();
@@ -797,6 +888,298 @@ async fn a_member_that_is_away_for_minutes_hears_what_became_of_a_tick() {
     stage.mend();
     sleep(10 * SECOND).await;
     assert!(stage.nodes[2].recall(&done.name).await.unwrap().has_closed(tick));
+}
+
+fn alive_tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// A hundred locks a second, each of which has something to tell to a member that is away.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_away_is_told_of_all_acquisitions_by_one_task_and_asked_seldom() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    members[2].denies(true);
+    let before = alive_tasks();
+    let names: Vec<_> = (0..200).map(|number| LockName::new(&format!("job-{number}")).unwrap()).collect();
+    for name in &names {
+        let ran = Claim { name: name.clone(), due: Some(due(tick)), ..claim() };
+        assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+        assert_eq!(quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+        sleep(SECOND / 100).await;
+    }
+    sleep(60 * SECOND).await;
+    assert!(alive_tasks() <= before + 1, "{before} tasks before, {} after", alive_tasks());
+    let asked = members[2].asked();
+    sleep(60 * SECOND).await;
+    assert!(members[2].asked() < asked + 30, "{} times a minute", members[2].asked() - asked);
+    members[2].denies(false);
+    sleep(10 * SECOND).await;
+    for name in &names {
+        assert!(members[2].memory.recall(name).await.unwrap().has_closed(tick), "{name}");
+    }
+    assert_eq!(alive_tasks(), before);
+}
+
+/// It comes back with what it knew while the tick was open.
+#[tokio::test(start_paused = true)]
+async fn what_is_open_in_an_old_copy_is_not_believed() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let retried = || Claim { due: Some(Due { retry_failed: true, ..due(tick) }), ..claim() };
+    let ran = retried();
+    assert!(matches!(stage.quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+    sleep(SECOND).await;
+    let copies = [0, 1, 2].map(|member: usize| stage.nodes[member].save());
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+    let plain = claim();
+    assert!(matches!(stage.quorum.try_acquire(&plain).await.unwrap(), Attempt::Granted(_)));
+    let newest = stage.nodes[1].recall(&ran.name).await.unwrap().token;
+    assert_eq!(stage.quorum.release(&key(&plain), Ended::default()).await.unwrap(), Release::Released);
+
+    stage.nodes[0].restart_from(&copies[0], TTL);
+    let old = stage.nodes[0].recall(&ran.name).await.unwrap();
+    assert!(!old.is_full && !old.is_blank && old.open.contains_key(&tick), "{old:?}");
+    assert!(stage.nodes[0].try_acquire(&claim()).await.unwrap_err().is_passing());
+    sleep(TTL * 2).await;
+    // It and one that has missed the end would be enough to run it again.
+    stage.cut(&[2]);
+    let answer = stage.quorum.try_acquire(&retried()).await.unwrap_err();
+    assert!(answer.is_transient(), "{answer}");
+    stage.mend();
+    let answer = stage.quorum.try_acquire(&retried()).await.unwrap();
+    assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { unfinished: false, .. })), "{answer:?}");
+    sleep(SECOND).await;
+    let filled = stage.nodes[0].recall(&ran.name).await.unwrap();
+    assert!(filled.is_full && filled.has_closed(tick) && filled.token >= newest, "{filled:?}");
+
+    // All of them do: that is nothing new, and none of it is run again.
+    stage.nodes.iter().zip(&copies).for_each(|(node, copy)| node.restart_from(copy, TTL));
+    sleep(TTL * 2).await;
+    let error = stage.quorum.try_acquire(&retried()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    stage.quorum.accept_loss().await.unwrap();
+    let answer = stage.quorum.try_acquire(&retried()).await.unwrap();
+    assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { .. })), "{answer:?}");
+    assert!(stage.acquires().await.token() > newest);
+}
+
+/// Whether a majority has closed the tick, or somebody may say of it yet that it never began.
+#[tokio::test(start_paused = true)]
+async fn of_a_tick_that_a_majority_has_closed_a_member_that_is_away_is_told_for_the_ttl() {
+    for is_done in [true, false] {
+        let members = [(); 3].map(|()| Odd::default());
+        let quorum = quorum_of(&members);
+        let tick = tick_at(quorum.time().await.unwrap());
+        let asked = || Claim { due: Some(due(tick)), ..claim() };
+        let ran = asked();
+        assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+        let verdict = is_done.then_some(Verdict::Done(tick));
+        assert_eq!(quorum.release(&key(&ran), Ended { verdict, ..Ended::default() }).await.unwrap(), Release::Released);
+        members[2].denies(true);
+        let answer = quorum.try_acquire(&asked()).await.unwrap();
+        assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { unfinished, .. }) if unfinished != is_done));
+        sleep(TTL + 10 * SECOND).await;
+        let told = members[2].asked();
+        sleep(60 * SECOND).await;
+        assert_eq!(members[2].asked() == told, is_done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_is_owed_is_not_replaced_by_a_release_without_one() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    let ran = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+    members[2].denies(true);
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+    assert_eq!(quorum.release(&key(&ran), Ended::default()).await.unwrap(), Release::NotHeld);
+    members[2].denies(false);
+    sleep(10 * SECOND).await;
+    assert!(members[2].memory.recall(&ran.name).await.unwrap().has_closed(tick));
+}
+
+/// It is filled with what another knew before it heard that the tick was never begun. Later it is one of two who know of
+/// the tick at all.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_taken_back_while_a_member_was_filled_is_not_claimed_for_good() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let asked = || Claim { due: Some(due(tick)), ..claim() };
+    stage.nodes[0].restart(TTL);
+    stage.cut(&[0]);
+    sleep(TTL).await;
+    let first = asked();
+    assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    let before = stage.nodes[1].recall(&first.name).await.unwrap();
+    stage.mend();
+    let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
+    sleep(SECOND / 2).await;
+    adopt(&stage.nodes[0], &first.name, &before).await;
+    assert_eq!(stage.nodes[0].recall(&first.name).await.unwrap().open[&tick].attempts, 1);
+    sleep(10 * SECOND).await;
+    stage.nodes[2].restart(TTL);
+    sleep(TTL * 2).await;
+    let answer = stage.quorum.try_acquire(&asked()).await.unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}
+
+/// It has heard that the tick was never begun, comes back empty, and is filled by others of which one has not heard of it.
+#[tokio::test(start_paused = true)]
+async fn nor_is_one_that_was_taken_back_before_that_was_forgotten() {
+    let stage = Stage::of(3);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    let first = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    stage.cut(&[1]);
+    let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
+    stage.nodes[0].restart(TTL);
+    sleep(TTL).await;
+    let named = |(number, node): (usize, &Memory)| (format!("n{number}"), Arc::new(node.clone()) as Arc<dyn Store>);
+    let other = Quorum::of(stage.nodes.iter().enumerate().map(named)).unwrap();
+    let plain = claim();
+    assert!(matches!(other.try_acquire(&plain).await.unwrap(), Attempt::Granted(_)));
+    sleep(SECOND).await;
+    let attempts = async || stage.nodes[0].recall(&first.name).await.unwrap().open[&tick].attempts;
+    assert_eq!(attempts().await, 1, "one says so");
+    stage.mend();
+    sleep(10 * SECOND).await;
+    assert_eq!(attempts().await, 0);
+}
+
+/// Who saw that nobody remembers anything reached one with that, and goes on.
+#[tokio::test(start_paused = true)]
+async fn a_founding_that_reached_a_minority_is_told_until_all_have_heard() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    members.iter().for_each(|odd| odd.memory.restart(Duration::ZERO));
+    let stubborn = |is: bool| members[1..].iter().for_each(|odd| odd.moods.is_stubborn.store(is, Ordering::Relaxed));
+    stubborn(true);
+    let error = quorum.try_acquire(&claim()).await.unwrap_err();
+    assert!(error.is_transient() && error.applied() == Applied::Maybe, "{error}");
+    // One of them has lost nothing that it ever had: somebody else's founding is for that.
+    members[2].memory.restart(Duration::ZERO);
+    stubborn(false);
+    sleep(10 * SECOND).await;
+    let is_full = async |odd: &Odd| odd.memory.recall(&claim().name).await.unwrap().is_full;
+    assert!(is_full(&members[0]).await && is_full(&members[1]).await && !is_full(&members[2]).await);
+    assert!(matches!(quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+    sleep(SECOND).await;
+    assert_eq!(alive_tasks(), 0);
+}
+
+/// What the others know is sent to it, and arrives when it has forgotten all again.
+#[tokio::test(start_paused = true)]
+async fn what_was_recalled_for_another_life_is_refused_and_recalled_anew() {
+    let node = Memory::default();
+    let before = node.identity().await.unwrap().server;
+    node.restart(Duration::ZERO);
+    let known = Memories { is_full: true, newest: Some(tick_at(SECOND)), ..Memories::default() };
+    let error = node.adopt(&claim().name, &known, &before).await.unwrap_err();
+    assert!(error.is_passing() && !node.recall(&claim().name).await.unwrap().is_full, "{error}");
+    let error = node.found(tick_at(SECOND), &before).await.unwrap_err();
+    assert!(error.is_passing() && !node.recall(&claim().name).await.unwrap().is_full, "{error}");
+
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let done = key_claim();
+    assert!(matches!(quorum.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
+    let how = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
+    assert_eq!(quorum.release(&key(&done), how).await.unwrap(), Release::Released);
+    members[0].memory.restart(Duration::ZERO);
+    members[2].denies(true);
+    members[0].moods.forgets.store(true, Ordering::Relaxed);
+    let error = quorum.try_acquire(&key_claim()).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("restarted since"), "{error}");
+    assert!(!members[0].memory.recall(&done.name).await.unwrap().is_full);
+    members[0].moods.forgets.store(false, Ordering::Relaxed);
+    let answer = quorum.try_acquire(&key_claim()).await.unwrap();
+    assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { .. })), "{answer:?}");
+    assert!(members[0].memory.recall(&done.name).await.unwrap().has_closed(Tick::ONLY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_put_back_once_at_a_time_and_several_at_the_same_time() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let claims: Vec<_> =
+        (0..20).map(|number| Claim { name: LockName::new(&format!("job-{number}")).unwrap(), ..claim() }).collect();
+    for claim in &claims {
+        assert!(matches!(quorum.try_acquire(claim).await.unwrap(), Attempt::Granted(_)));
+    }
+    members[2].memory.restart(Duration::ZERO);
+    members[2].moods.is_slow.store(true, Ordering::Relaxed);
+    members[2].moods.claimed.store(0, Ordering::Relaxed);
+    let leases: Vec<_> = claims.iter().map(|claim| (key(claim), TTL)).collect();
+    for _ in 0..4 {
+        assert!(quorum.renew(&leases).await.iter().all(|answer| matches!(answer, Ok(Renewal::Renewed))));
+        sleep(SECOND / 100).await;
+    }
+    sleep(SECOND).await;
+    let Moods { claimed, most_at_once, .. } = &*members[2].moods;
+    assert_eq!((claimed.load(Ordering::Relaxed), most_at_once.load(Ordering::Relaxed)), (20, 8));
+    for claim in &claims {
+        assert!(members[2].memory.inspect(&claim.name).await.unwrap().is_some(), "{}", claim.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_that_a_member_would_not_wait_for_is_refused_before_anything_is_sent() {
+    let mut members = [(); 3].map(|()| Odd::default());
+    members[1].max_ttl = SECOND * 5;
+    let quorum = quorum_of(&members);
+    let asked = || members.iter().map(Odd::asked).sum::<usize>();
+    let error = quorum.try_acquire(&claim()).await.unwrap_err();
+    assert_eq!((error.kind(), error.applied(), asked()), (ErrorKind::Misconfigured, Applied::No, 0), "{error}");
+    let told = error.to_string();
+    assert!(["n1", "5s", "6s", "max_ttl"].iter().all(|part| told.contains(part)), "{told}");
+
+    let [short, other] =
+        ["short", "other"].map(|name| Claim { name: LockName::new(name).unwrap(), ttl: SECOND * 5, ..claim() });
+    for claim in [&short, &other] {
+        assert!(matches!(quorum.try_acquire(claim).await.unwrap(), Attempt::Granted(_)));
+    }
+    let answers = quorum.renew(&[(key(&short), TTL), (key(&other), SECOND * 5)]).await;
+    let [Err(error), Ok(Renewal::Renewed)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+    let before = asked();
+    assert!(quorum.renew(&[(key(&short), TTL)]).await[0].is_err());
+    assert_eq!(asked(), before);
+}
+
+/// A name is given to another machine, say.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_become_the_same_as_another_is_noticed() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    assert!(matches!(quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+    members[2].moods.moved_to.set(members[1].memory.clone()).unwrap();
+    let asked = || Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(quorum.try_acquire(&asked()).await.unwrap(), Attempt::Held(_)));
+    let error = quorum.try_acquire(&asked()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("n1 and n2 are the same server"), "{error}");
+}
+
+/// It was restarted, which is no reason to think so.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_restarted_is_met_again() {
+    let stage = Stage::of(3);
+    drop(stage.acquires().await.release().await);
+    for member in [0, 1, 2, 1] {
+        stage.nodes[member].restart(TTL);
+        sleep(TTL * 2).await;
+        drop(stage.acquires().await.release().await);
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! `leasehold migrate`: what has to be there before locks can be.
 
-use leasehold::stores;
-
 use super::block_on;
 use crate::args::MigrateArgs;
 use crate::config::Config;
@@ -14,7 +12,7 @@ use crate::output;
 /// What the store says if it can't be asked; a wrong command line if there is nothing to print.
 pub fn run(args: &MigrateArgs, config: &Config) -> Result<i32, Failure> {
     if args.print {
-        let statements = stores::migration(config.url()).map_err(|error| config.blame(error))?;
+        let statements = config.place().migration().map_err(|error| config.blame(error))?;
         let none = || {
             let message = format!("there are no tables to print: {} makes what it needs by itself", config.shown());
             Failure::new(exit::USAGE, message)

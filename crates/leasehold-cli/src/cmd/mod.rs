@@ -4,12 +4,14 @@ use std::future::Future;
 
 use crate::exit::{self, Failure};
 
+pub mod accept_loss;
 pub mod completions;
 pub mod doctor;
 pub mod ls;
 pub mod man;
 pub mod migrate;
 pub mod release;
+pub mod route;
 pub mod run;
 pub mod status;
 pub mod watch;

@@ -1,9 +1,14 @@
 //! `leasehold status`: who holds a lock.
 
-use leasehold::{Holder, Holding, LockName};
+use std::sync::Arc;
+
+use leasehold::layers::Timeout;
+use leasehold::store::Reading;
+use leasehold::{Holder, Holding, LockName, Store};
 use serde::Serialize;
 
 use super::block_on;
+use super::route::{self, Route};
 use crate::args::StatusArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
@@ -14,13 +19,25 @@ use crate::output::{self, duration, milliseconds, plain};
 /// # Errors
 /// What the store says.
 pub fn run(args: &StatusArgs, config: &Config) -> Result<i32, Failure> {
-    let found = block_on(async { Ok(config.open()?.inspect(&args.name).await?) })?;
+    let (found, route) = block_on(look(args, config))?;
     if args.json {
-        output::json(&Status::new(&args.name, found.as_ref(), config))?;
+        let route = route.as_ref().map(Route::from);
+        output::json(&Status { route, ..Status::new(&args.name, found.as_ref(), config) })?;
     } else {
-        output::answer(&format!("{}\nstore    {}", describe(&args.name, found.as_ref()), config.shown()))?;
+        let route = route.map_or_else(String::new, |route| format!("\n{}", route::line(&route)));
+        output::answer(&format!("{}{route}\nstore    {}", describe(&args.name, found.as_ref()), config.shown()))?;
     }
     Ok(exit::OK)
+}
+
+/// The lock, and of a fallback the route.
+async fn look(args: &StatusArgs, config: &Config) -> Result<(Option<Holding>, Option<Reading>), Failure> {
+    let Some(fallback) = config.open_fallback()? else {
+        return Ok((config.open()?.inspect(&args.name).await?, None));
+    };
+    let route = fallback.route().await?;
+    let store: Arc<dyn Store> = Arc::new(Timeout::over(fallback));
+    Ok((store.inspect(&args.name).await?, route))
 }
 
 /// What there is to know about one lock. The shape is a promise to scripts: fields may be added, none goes.
@@ -50,6 +67,9 @@ pub struct Status {
     pub others: Vec<Other>,
     /// The store, without secrets.
     pub store: String,
+    /// Of a fallback, which of its stores is in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
 }
 
 /// One more holder; the fields are those of [`Status`].
@@ -125,6 +145,7 @@ impl Status {
             permits: found.map_or(1, |holding| holding.permits.get()),
             others: found.map_or_else(Vec::new, |holding| holding.others.iter().map(Other::from).collect()),
             store: config.shown(),
+            route: None,
         }
     }
 }

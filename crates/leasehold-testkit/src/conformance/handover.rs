@@ -145,6 +145,43 @@ pub async fn leaving_hands_on(store: &dyn Store) {
     .await;
 }
 
+/// Who leaves before there is anything to give has nothing to hand on: whoever holds the lock still holds it, be it
+/// revoked; and what is kept after a release stays kept.
+pub async fn leaving_takes_nothing_from_who_holds(store: &dyn Store) {
+    for how in ["held", "revoked", "kept"] {
+        while_waiters_live(async |window| {
+            let name = fresh_name("leaving takes nothing");
+            let (holder, third) = (Claimant::of(&name), Claimant::of(&name));
+            let (first, second) =
+                (Waiter::of(store, Claimant::of(&name)).await, Waiter::of(store, Claimant::of(&name)).await);
+            holder.takes(store, LONG).await;
+            window.opens();
+            first.waits(store, 1).await?;
+            second.waits(store, 2).await?;
+            match how {
+                "revoked" => drop(holder.is_revoked(store, Revoke::Gently).await),
+                "kept" => drop(holder.releases_but_keeps(store, LONG).await),
+                _ => {}
+            }
+            first.claimant.leaves(store).await;
+            let found = inspect(store, &name).await.expect("nobody else may have it");
+            let expected = (how != "kept").then_some(holder.holder);
+            ensure!(found.holder == expected, "{how}: {found:?}");
+            let asked = third.tries(store, LONG).await;
+            ensure!(matches!(asked, Attempt::Held(_)), "{how}: {asked:?}");
+            let renewal = holder.renews(store, LONG).await;
+            let expected = match how {
+                "held" => Renewal::Renewed,
+                "revoked" => Renewal::Revoked,
+                _ => Renewal::Gone,
+            };
+            ensure!(renewal == expected, "{how}: {renewal:?}");
+            Ok(())
+        })
+        .await;
+    }
+}
+
 /// A revocation at once is a release, too.
 pub async fn a_revocation_hands_over(store: &dyn Store) {
     while_waiters_hear(store, async |window| {

@@ -28,11 +28,13 @@ mod grants;
 mod handles;
 mod handover;
 mod lapses;
+pub mod member;
 mod names;
 mod operators;
 mod permits;
 mod queue;
 mod scene;
+pub mod tagged;
 mod ticks;
 
 use std::any::Any;
@@ -251,7 +253,7 @@ macro_rules! conformance {
             leaving_gives_up_the_place leaving_by_a_stranger_is_harmless leaving_with_a_grant_rings
             // handover
             a_release_hands_over what_is_handed_over_lasts_its_ttl who_misses_a_hand_over_asks_for_it
-            leaving_hands_on a_revocation_hands_over the_dead_are_handed_nothing who_says_nothing_is_only_woken
+            leaving_hands_on leaving_takes_nothing_from_who_holds a_revocation_hands_over the_dead_are_handed_nothing who_says_nothing_is_only_woken
             a_tick_is_not_handed_over a_minimum_hold_is_not_handed_over
             // operators
             the_list_is_in_order

@@ -86,7 +86,8 @@ pub enum Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Primary(incarnation) => write!(f, "the primary ({incarnation})"),
+            // Which of its data sets is for programs to compare.
+            Self::Primary(_) => f.write_str("the primary"),
             Self::Arbiter => f.write_str("the arbiter"),
         }
     }

@@ -20,6 +20,8 @@ pub mod postgres;
 mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redlock;
 mod secrets;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[cfg_attr(not(all(feature = "postgres", feature = "mysql")), allow(dead_code, reason = "each uses its part"))]
@@ -36,7 +38,7 @@ pub use quorum::Quorum;
 pub use secrets::hide_secrets;
 
 /// The kinds of stores, and the schemes of each.
-const SCHEMES: [(&str, &[&str]); 5] = [
+const SCHEMES: [(&str, &[&str]); 6] = [
     ("etcd", &["etcd", "etcds"]),
     ("mysql", &["mysql", "mariadb"]),
     ("postgres", &["postgres", "postgresql"]),
@@ -44,6 +46,7 @@ const SCHEMES: [(&str, &[&str]); 5] = [
         "redis",
         &["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
     ),
+    ("redlock", &["redlock", "redlocks"]),
     ("sqlite", &["sqlite"]),
 ];
 
@@ -58,10 +61,11 @@ const SCHEMES: [(&str, &[&str]); 5] = [
 /// | `redis+sentinel://host:26379,host:26379/NAME` | the master that sentinels name | `redis` |
 /// | `redis+cluster://host:6379,host:6379` | a Redis Cluster | `redis` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS | `redis` |
+/// | `redlock://host:6379,host:6379,host:6379`, `redlocks://…` over TLS | a [`Quorum`] of independent Redis servers | `redis` |
 /// | `postgres://user@host:5432/database`, `postgresql://…` | tables in a PostgreSQL database | `postgres` |
 /// | `postgres://…?mode=advisory`, `mysql://…?mode=advisory` | locks of sessions in the same databases | `postgres`, `mysql` |
 ///
-/// [`Quorum`] is made of stores, not opened.
+/// A [`Quorum`] of servers that have different users or options is opened by [`open_quorum`]; a [`Fallback`] is made of two stores.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the URL is none or its scheme is unknown; what the
@@ -80,9 +84,12 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         Some("postgres") => postgres::open(url),
         #[cfg(feature = "redis")]
         Some("redis") => Ok(Arc::new(redis::Redis::open(url)?)),
+        #[cfg(feature = "redis")]
+        Some("redlock") => Ok(Arc::new(open_quorum(&redlock::members(url)?)?)),
         #[cfg(feature = "sqlite")]
         Some("sqlite") => Ok(Arc::new(sqlite::Sqlite::open(url)?)),
         Some(kind) => {
+            let kind = if kind == "redlock" { "redis" } else { kind };
             Err(Error::invalid(format!("this build has no store for {scheme} URLs; enable the feature `{kind}`")))
         }
         None => {
@@ -94,6 +101,26 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
             )))
         }
     }
+}
+
+/// Opens a [`Quorum`] of the stores at these URLs. Their restart guard is on, whatever they are without one.
+///
+/// # Errors
+/// As [`open`] and [`Quorum::of`].
+pub fn open_quorum(urls: &[impl AsRef<str>]) -> Result<Quorum> {
+    let open = |url: &str| Ok((hide_secrets(url), self::open(&guarded(url))?));
+    let members: Vec<_> = urls.iter().map(|url| open(url.as_ref())).collect::<Result<_>>()?;
+    Quorum::of(members)
+}
+
+/// A Redis alone has no restart guard unless it is asked for one.
+fn guarded(url: &str) -> String {
+    let is_redis = url.split_once(':').and_then(|(scheme, _)| kind(scheme)) == Some("redis");
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    if !is_redis || query.split('&').any(|option| option.starts_with("restart_guard=")) {
+        return url.to_owned();
+    }
+    format!("{url}{}restart_guard=on", if url.contains('?') { '&' } else { '?' })
 }
 
 fn kind(scheme: &str) -> Option<&'static str> {
@@ -118,6 +145,15 @@ pub fn migration(url: &str) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_are_guarded_unless_they_say_otherwise() {
+        assert_eq!(guarded("redis://h?db=1"), "redis://h?db=1&restart_guard=on");
+        assert_eq!(guarded("redis://h"), "redis://h?restart_guard=on");
+        for as_it_is in ["redis://h?restart_guard=off", "sqlite:///x.db"] {
+            assert_eq!(guarded(as_it_is), as_it_is);
+        }
+    }
 
     #[test]
     fn an_unknown_scheme_is_told_without_the_password() {

@@ -19,11 +19,12 @@ pub fn hide_secrets(url: &str) -> String {
         None => front.len(),
     };
     let at = front[..host_ends].rfind('@');
-    let is_strict = ["etcd", "redis", "postgres", "mysql", "mariadb"].iter().any(|scheme| front.starts_with(scheme));
+    let is_strict =
+        ["etcd", "redis", "redlock", "postgres", "mysql", "mariadb"].iter().any(|scheme| front.starts_with(scheme));
     let mut shown = match (front.find("://"), at) {
         // A user alone, as databases are told whom they know by other means.
         (Some(start), Some(at))
-            if start + 3 <= at && is_strict && !front.starts_with("redis") && !front[start + 3..at].contains(':') =>
+            if start + 3 <= at && is_strict && !front.starts_with("red") && !front[start + 3..at].contains(':') =>
         {
             front.to_owned()
         }
@@ -135,6 +136,8 @@ mod tests {
             ("etcds://h?ca=/x&pas=hunter2&key=/k", "etcds://h?ca=/x&pas=***&key=***"),
             ("etcd:/bob:hunter2@h", "etcd:***@h"),
             ("redis:/:hunter2@h", "redis:***@h"),
+            ("redlock://:hunter2@a:1,b,c?pas=x", "redlock://:***@a:1,b,c?pas=***"),
+            ("redlocks://hunter2@a,b,c", "redlocks://hunter2:***@a,b,c"),
             ("redis//:hunter2@h", "redis:***@h"),
             ("redis://h?password=hunter2&namespace=x", "redis://h?password=***&namespace=x"),
             (

@@ -1,11 +1,13 @@
 //! Stores that can be the arbiter of a fallback: what each must do is in the conformance suite, and memory does it, too. Here it
 //! is run over real databases, with connections beside one another, restarts, backups and older tables.
 
+#[cfg(feature = "mysql")]
+mod mariadb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod stories;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod twins;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use leasehold::simulation::{Rule, break_rule};
 use leasehold_testkit::simulation::{Tally, Violation, Weather};
 
-use self::play::{Play, TTL};
+use self::play::{Play, SECOND, TTL};
 
 /// So many worlds in all are played by the test command.
 const SEEDS: u64 = 2_000;
@@ -119,6 +119,54 @@ fn nothing_is_found_where_members_come_back_empty_all_the_time() {
 #[test]
 fn nothing_is_found_where_all_are_cut_from_one_another() {
     play_all(seeds(10), cut_off());
+}
+
+// Nothing may be found where several faults of the world meet.
+macro_rules! nothing_found {
+    ($($name:ident: $play:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let seeds = seeds(10);
+                let count = seeds.clone().count();
+                let tally = play_all(seeds, $play);
+                assert!(tally.granted > count, "{tally:?}");
+            }
+        )*
+    };
+}
+
+nothing_found! {
+    locks_among_members_that_come_back_empty_where_much_is_lost: lossy_and_emptied();
+    locks_among_five_that_come_back_empty_where_much_is_lost: Play { nodes: 5, ..lossy_and_emptied() };
+    ticks_among_members_that_come_back_empty_where_much_is_lost: Play { ticks: true, ..lossy_and_emptied() };
+    locks_among_members_with_old_copies: Play { copies: true, ..emptied() };
+    ticks_among_members_with_old_copies: often_old();
+    ticks_among_five_with_old_copies: Play { nodes: 5, restarts: 4, copies: true, ..ticking() };
+    keys_where_much_is_lost: Play { keys: true, ..lossy() };
+    keys_where_one_comes_back_with_an_old_copy: Play { keys: true, emptied: 1, copies: true, ..emptied() };
+    ticks_of_two_names_among_members_that_come_back_empty: Play { names: 2, ..ticking_and_emptied() };
+    locks_are_revoked: Play { revoked: 4, ..Play::foul() };
+    locks_are_revoked_where_all_are_cut_from_one_another: Play { revoked: 3, ..cut_off() };
+    ticks_in_silence: Play { ticks: true, weather: silent(), ..lossy() };
+    locks_of_clients_that_die: Play { deaths: 1, clients: 5, ..Play::foul() };
+    ticks_of_clients_that_die: Play { deaths: 1, clients: 5, ..ticking() };
+    keys_of_clients_that_die_where_one_member_comes_back_empty: Play { deaths: 1, clients: 5, keys: true, emptied: 1, ..emptied() };
+}
+
+/// One after another, in fair weather, so that most of them are filled before the next.
+fn often_old() -> Play {
+    let foul_for = SECOND * 6;
+    Play { restarts: 9, copies: true, strikes_within: TTL * 2, foul_for, weather: Weather::FAIR, ..ticking() }
+}
+
+fn lossy_and_emptied() -> Play {
+    Play { restarts: 3, ..lossy() }
+}
+
+/// Who sends into it is told nothing.
+fn silent() -> Weather {
+    Weather { silence: Duration::from_secs(600), ..lossy().weather }
 }
 
 /// Within so many worlds a fault of this kind is found.

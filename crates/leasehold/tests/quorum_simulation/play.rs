@@ -1,12 +1,13 @@
 //! One world: what its clients want and what befalls them.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold::stores::{Memory, Quorum};
+use leasehold::stores::{Memory, Quorum, Saved};
 use leasehold::validity::Clock;
-use leasehold::{ErrorKind, Guard, Lock, LockName, Locks, Outcome, Store, Tick, Wait};
+use leasehold::{ErrorKind, Guard, HolderId, Holding, Lock, LockName, Locks, Outcome, Revoke, Store, Tick, Wait};
 use leasehold_testkit::Random;
 use leasehold_testkit::simulation::{
     self, Held, Judge, Link, Machine, Network, Tally, Violation, Weather, Wire, World,
@@ -32,6 +33,11 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub const UTC: Duration = Duration::from_secs(1_796_000_000);
 const EVERY: Duration = SECOND;
 
+const NAMES: [&str; 2] = ["job", "other"];
+
+/// For ever.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
 /// A kind of world.
 #[derive(Debug, Clone, Copy)]
 pub struct Play {
@@ -45,8 +51,16 @@ pub struct Play {
     /// Of ten strikes, how many let a member come back empty; and for how long it then grants nothing.
     pub restarts: usize,
     pub guard: Duration,
-    /// Whether it is about ticks, else about plain locks.
+    /// Only so many of the members, whatever strikes; and whether they have an old copy of their data instead.
+    pub emptied: usize,
+    pub copies: bool,
+    /// Whether it is about ticks, or keys, else about plain locks; and of how many names.
     pub ticks: bool,
+    pub keys: bool,
+    pub names: usize,
+    /// Of ten strikes, how many are an operator's who revokes a hold, and how many the end of a client.
+    pub revoked: usize,
+    pub deaths: usize,
     /// Whether what happened is told as if it were a fault.
     pub telling: bool,
 }
@@ -55,11 +69,15 @@ pub struct Play {
 pub struct Node {
     pub machine: Machine,
     pub memory: Memory,
+    /// What it has on its disk.
+    copy: Mutex<Saved>,
 }
 
 /// A client, the machine that it runs on, and its ways to the members.
 pub struct Client {
     pub machine: Machine,
+    /// Whether it has died, and everything with it that it would have done.
+    is_dead: AtomicBool,
     pub locks: Locks,
     pub quorum: Arc<Quorum>,
     pub links: Vec<Link>,
@@ -77,7 +95,13 @@ impl Play {
             strikes_within: SECOND,
             restarts: 0,
             guard: TTL,
+            emptied: usize::MAX,
+            copies: false,
             ticks: false,
+            keys: false,
+            names: 1,
+            revoked: 0,
+            deaths: 0,
             telling: false,
         }
     }
@@ -91,16 +115,18 @@ impl Play {
         let network = Network::new(world.random(), self.weather);
         let clients: Vec<_> = (0..self.clients).map(|_| Client::start(&nodes, &network)).collect();
         let end = Instant::now() + self.foul_for;
+        let revoked = Mutex::default();
         let work = clients.iter().map(|client| Worker {
             play: self,
             client,
             random: world.random(),
             judge: world.judge(),
+            revoked: &revoked,
             end,
         });
         let work: Vec<_> = work.collect();
-        let chaos = self.strike(world.random(), world.judge(), &nodes, &clients, end);
-        tokio::join!(chaos, join_all(work.into_iter().map(Worker::works)));
+        let chaos = self.strike(world.random(), world.judge(), &nodes, &clients, &revoked, end);
+        tokio::join!(chaos, join_all(work.into_iter().map(Worker::lives)));
         network.set_weather(Weather::FAIR);
         clients.iter().flat_map(|client| &client.links).for_each(Link::mend);
         sleep(QUIET + self.ttl * 2).await;
@@ -109,6 +135,10 @@ impl Play {
         }
         // A mark without it, at a member that came back empty, may have closed one.
         if self.restarts == 0 {
+            let cut = &clients[0].links[world.random().below(self.nodes)];
+            cut.cut();
+            self.grants_or_fails(&world.judge(), &clients[0]).await;
+            cut.mend();
             self.grants_again(&world.judge(), &clients[0]).await;
         }
         self.goes_on(&world.judge(), &clients[0]).await;
@@ -118,14 +148,42 @@ impl Play {
     }
 
     /// Until the end, something happens to somebody now and then.
-    async fn strike(self, mut random: Random, judge: Judge, nodes: &[Node], clients: &[Client], end: Instant) {
+    async fn strike(
+        self,
+        mut random: Random,
+        judge: Judge,
+        nodes: &[Node],
+        clients: &[Client],
+        revoked: &Mutex<Vec<Revoked>>,
+        end: Instant,
+    ) {
         while Instant::now() < end {
             sleep(self.strikes_within.mul_f64(random.share())).await;
             let span = (self.ttl * 2).mul_f64(random.share());
             let (client, node) = (random.below(clients.len()), random.below(nodes.len()));
             if random.below(10) < self.restarts {
+                let node = node % self.emptied;
+                if self.copies && random.one_in(2) {
+                    nodes[node].is_copied();
+                    continue;
+                }
                 judge.note(format_args!("node {node} is restarted"));
-                nodes[node].memory.restart(self.guard);
+                nodes[node].restart(self.guard);
+                continue;
+            }
+            if self.revoked > 0 && random.below(10) < self.revoked {
+                let name = NAMES[random.below(self.names)];
+                if let Ok(Some(Holding { holder: Some(holder), .. })) = clients[client].locks.inspect(name).await
+                    && let Ok(Some(held)) = clients[client].locks.revoke_one(name, holder, Revoke::Gently).await
+                {
+                    judge.note(format_args!("{name}: token {} of {holder} is revoked", held.token));
+                    revoked.lock().expect("nothing panics").push(Revoked { holder, since: Instant::now() });
+                }
+                continue;
+            }
+            if self.deaths > 0 && client > 0 && random.below(10) < self.deaths {
+                judge.note(format_args!("client {client} dies"));
+                clients[client].dies();
                 continue;
             }
             match random.below(9) {
@@ -148,6 +206,18 @@ impl Play {
                     nodes.iter().for_each(|node| node.machine.drift(DRIFT * (2.0 * random.share() - 1.0)));
                     clients.iter().for_each(|client| client.machine.drift(DRIFT * (2.0 * random.share() - 1.0)));
                 }
+            }
+        }
+    }
+
+    /// The same while a member can't be reached: others may not have heard of the tick, but none says that it is over.
+    async fn grants_or_fails(self, judge: &Judge, client: &Client) {
+        for (name, tick) in judge.to_be_granted_again() {
+            let lock = client.locks.lock(name.as_str()).ttl(self.ttl).tick(tick).retry_failed(true);
+            match lock.wait(Wait::For(2 * SECOND)).acquire().await {
+                Ok(Outcome::Acquired(guard)) => drop(judge.holds(guard).given_back().not_started().await),
+                Err(_) => {}
+                other => judge.finds(&format!("{name}: {tick} is over while a member is away: {other:?}")),
             }
         }
     }
@@ -186,7 +256,17 @@ impl Node {
         let machine = Machine::new();
         let memory = Memory::new(Arc::new(machine.clone()));
         memory.set_time(UTC);
-        Self { machine, memory }
+        Self { machine, memory, copy: Mutex::default() }
+    }
+
+    /// What it has in its memory is written to its disk.
+    fn is_copied(&self) {
+        *self.copy.lock().expect("nothing panics") = self.memory.save();
+    }
+
+    /// Without any data if it has never been copied.
+    fn restart(&self, guard: Duration) {
+        self.memory.restart_from(&self.copy.lock().expect("nothing panics"), guard);
     }
 
     /// Its wall clock is set, up to a minute off.
@@ -206,7 +286,41 @@ impl Client {
         });
         let quorum = Arc::new(Quorum::of(wires).expect("an odd number of members"));
         let locks = Locks::builder().simulated(Arc::new(machine.clone())).over(quorum.clone());
-        Self { machine, locks, quorum, links }
+        Self { machine, is_dead: AtomicBool::new(false), locks, quorum, links }
+    }
+
+    /// What it has sent is under way; nothing else of it ever is.
+    fn dies(&self) {
+        self.machine.stop_for(YEAR);
+        self.is_dead.store(true, Ordering::Relaxed);
+    }
+
+    async fn is_gone(&self) {
+        while !self.is_dead.load(Ordering::Relaxed) {
+            sleep(SECOND / 20).await;
+        }
+    }
+}
+
+/// A hold that an operator was told is revoked.
+struct Revoked {
+    holder: HolderId,
+    since: Instant,
+}
+
+/// If its client dies while this lives, nobody knows what became of a tick.
+struct Unsure<'a> {
+    judge: &'a Judge,
+    client: &'a Client,
+    name: &'a LockName,
+    tick: Tick,
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if self.client.is_dead.load(Ordering::Relaxed) {
+            self.judge.is_uncertain(self.name, self.tick);
+        }
     }
 }
 
@@ -216,20 +330,36 @@ struct Worker<'a> {
     client: &'a Client,
     random: Random,
     judge: Judge,
+    revoked: &'a Mutex<Vec<Revoked>>,
     end: Instant,
 }
 
 impl Worker<'_> {
+    async fn lives(self) {
+        let client = self.client;
+        if self.play.deaths == 0 {
+            return self.works().await;
+        }
+        tokio::select! {
+            biased;
+            () = client.is_gone() => {}
+            () = self.works() => {}
+        }
+    }
+
     async fn works(mut self) {
-        let (name, began) = (LockName::new("job").expect("a name"), Instant::now());
+        let began = Instant::now();
         while Instant::now() < self.end {
             let pause = SECOND.mul_f64(self.random.share());
             self.client.machine.idles(pause).await;
-            let lock = self.client.locks.lock("job").ttl(self.play.ttl).stop_grace(Duration::from_millis(200));
+            let name = if self.play.names > 1 { NAMES[self.random.below(self.play.names)] } else { NAMES[0] };
+            let number = began.elapsed().as_secs() / EVERY.as_secs();
             if self.play.ticks {
-                self.runs_a_tick(lock, &name, began).await;
+                self.runs_a_tick(name, number).await;
+            } else if self.play.keys {
+                self.runs_a_key(name, number).await;
             } else {
-                self.holds_it(lock).await;
+                self.holds_it(self.lock(name)).await;
             }
         }
     }
@@ -245,16 +375,35 @@ impl Worker<'_> {
         }
     }
 
+    fn lock(&self, name: &str) -> Lock {
+        self.client.locks.lock(name).ttl(self.play.ttl).stop_grace(Duration::from_millis(200))
+    }
+
     /// Some tick of the last few; each is to be run once, or until it is done.
-    async fn runs_a_tick(&mut self, lock: Lock, name: &LockName, began: Instant) {
-        let number = (began.elapsed().as_secs() / EVERY.as_secs()).saturating_sub(self.random.below(3) as u64);
+    async fn runs_a_tick(&mut self, name: &str, number: u64) {
+        let number = number.saturating_sub(self.random.below(3) as u64);
         let at = UTC + EVERY * u32::try_from(number).expect("a short time");
         let tick = Tick::from_unix_millis(i64::try_from(at.as_millis()).expect("a time")).expect("a tick");
-        let is_once = !number.is_multiple_of(3);
-        let lock = lock.tick(tick).retry_failed(!is_once);
+        self.runs_it(LockName::new(name).expect("a name"), tick, !number.is_multiple_of(3)).await;
+    }
+
+    /// Some piece of work of the last few.
+    async fn runs_a_key(&mut self, name: &str, number: u64) {
+        let number = number.saturating_sub(self.random.below(3) as u64);
+        let name = LockName::new(&format!("{name}-{number}")).expect("a name");
+        self.runs_it(name, Tick::ONLY, !number.is_multiple_of(3)).await;
+    }
+
+    async fn runs_it(&mut self, name: LockName, tick: Tick, is_once: bool) {
+        let (judge, name) = (self.judge.clone(), &name);
+        let unsure = || Unsure { judge: &judge, client: self.client, name, tick };
+        let asked = unsure();
+        let lock = self.lock(name.as_str()).tick(tick).retry_failed(!is_once);
         let Some(guard) = self.acquires(lock).await else { return };
+        drop(asked);
         let held = self.judge.holds(guard);
         if self.random.one_in(6) {
+            let _told = unsure();
             return match held.given_back().not_started().await {
                 Ok(_) => self.judge.is_unbegun(name, tick),
                 Err(_) => self.judge.is_uncertain(name, tick),
@@ -265,10 +414,13 @@ impl Worker<'_> {
         match self.random.below(4) {
             0 => drop(held),
             1 => drop(held.given_back().release().await),
-            _ => match held.given_back().complete().await {
-                Ok(_) => self.judge.is_done(name, tick),
-                Err(_) => self.judge.is_uncertain(name, tick),
-            },
+            _ => {
+                let _told = unsure();
+                match held.given_back().complete().await {
+                    Ok(_) => self.judge.is_done(name, tick),
+                    Err(_) => self.judge.is_uncertain(name, tick),
+                }
+            }
         }
     }
 
@@ -299,8 +451,18 @@ impl Worker<'_> {
     async fn is_busy(&mut self, held: &Held) {
         let until = Instant::now() + (self.play.ttl * 2).mul_f64(self.random.share());
         while Instant::now() < until && held.look(Guard::is_valid) {
+            self.is_not_revoked(held);
             sleep_until(until.min(Instant::now() + SECOND / 4)).await;
             self.client.machine.runs().await;
+        }
+    }
+
+    /// What was revoked ends within a TTL by any clock.
+    fn is_not_revoked(&self, held: &Held) {
+        let holder = held.look(Guard::holder);
+        let revoked = self.revoked.lock().expect("nothing panics");
+        if revoked.iter().any(|it| it.holder == holder && it.since.elapsed() > self.play.ttl.mul_f64(1.02)) {
+            self.judge.finds(&format!("{holder} was revoked and is valid still"));
         }
     }
 }

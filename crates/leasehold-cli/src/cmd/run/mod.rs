@@ -17,8 +17,9 @@ use self::ending::Ending;
 use self::once::Once;
 use self::report::Report;
 use self::teller::Teller;
+use self::terms::Terms;
 use crate::args::RunArgs;
-use crate::config::Config;
+use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
 use crate::output::{duration as span, tell};
 use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
@@ -29,6 +30,7 @@ mod once;
 mod report;
 mod report_file;
 mod teller;
+mod terms;
 
 /// Runs the command under the lock, and answers with the exit code. A signal that is to end us ends the process here.
 ///
@@ -38,7 +40,10 @@ pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failu
     let found = Found::read().map_err(|error| fault("block signals", &error))?;
     // Before all that can fail: yesterday's success must not stand in the file when it does.
     let mut report = Report::begin(args)?;
-    let ending = config.and_then(|config| under_lock(args, &config, found, &mut report));
+    let ending = config.and_then(|config| {
+        let on_down = args.on_down.unwrap_or(config.on_down());
+        under_lock(args, &config, found, &mut report).or_else(|failure| without_a_store(args, on_down, failure))
+    });
     let ending = ending.unwrap_or_else(Ending::failed);
     report.end(&ending);
     ending.exit()
@@ -46,15 +51,26 @@ pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failu
 
 fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report) -> Result<Ending, Failure> {
     // The warden is forked before any thread exists, and starts while we open the store.
-    let options = Options { kill_after: args.kill_after(), wait_group: args.wait_group, again: args.forever };
+    let terms = Terms::of(args, config.place());
+    let options = Options { kill_after: terms.kill_after, wait_group: args.wait_group, again: args.forever };
     let warden = Warden::fork(found, args.command.clone(), options).map_err(|error| fault("fork", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let ending = runtime.block_on(Run::new(args, config, warden, report).run());
+    let ending = runtime.block_on(Run::new(args, terms, config, warden, report).run());
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     ending
+}
+
+/// No job was started, and none is as long as nobody can say that it may.
+fn without_a_store(args: &RunArgs, on_down: OnDown, failure: Failure) -> Result<Ending, Failure> {
+    if on_down == OnDown::Fail || failure.code != exit::UNAVAILABLE {
+        return Err(failure);
+    }
+    let reason = format!("the store can't be reached ({}); this run is skipped", failure.message);
+    tell(&format!("{}: {reason}", args.name));
+    Ok(Ending::skipped(reason))
 }
 
 fn fault(doing: &str, error: &std::io::Error) -> Failure {
@@ -64,6 +80,7 @@ fn fault(doing: &str, error: &std::io::Error) -> Failure {
 /// One invocation: the warden, what to tell, and one hold of the lock or (`--forever`) one after another.
 struct Run<'a> {
     args: &'a RunArgs,
+    terms: Terms,
     config: &'a Config,
     warden: Warden,
     teller: Arc<Teller>,
@@ -85,9 +102,9 @@ enum Held {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a RunArgs, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
-        let teller = Arc::new(Teller::new(args, warden.deadlines()));
-        Self { args, config, warden, teller, report }
+    fn new(args: &'a RunArgs, terms: Terms, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
+        let teller = Arc::new(Teller::new(args, terms, warden.deadlines()));
+        Self { args, terms, config, warden, teller, report }
     }
 
     async fn run(mut self) -> Result<Ending, Failure> {
@@ -128,7 +145,7 @@ impl<'a> Run<'a> {
     /// A lock that is lost as soon as it is got must not make us spin.
     async fn pause(&mut self, backoff: &mut Backoff, held: Duration) -> Result<(), Fatal> {
         // Two TTLs: then it has been renewed for a while.
-        if held >= self.args.ttl * 2 {
+        if held >= self.terms.ttl * 2 {
             *backoff = Backoff::default();
             return Ok(());
         }
@@ -140,14 +157,14 @@ impl<'a> Run<'a> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
         let opened = if args.forever {
             let open = async || {
-                let (settings, url) = (settings(args, &teller), config.url().to_owned());
+                let (settings, place) = (settings(args, &teller), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
-                let opened = tokio::task::spawn_blocking(move || settings.connect(&url)).await;
+                let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
                 opened.expect("a panic ends the process")
             };
-            unless_stopped(&mut self.warden, patiently(&teller, open)).await
+            unless_stopped(&mut self.warden, patiently(&teller, Duration::MAX, open)).await
         } else {
-            Ok(settings(args, &teller).connect(config.url()))
+            Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
         };
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
@@ -161,8 +178,10 @@ impl<'a> Run<'a> {
         self.teller.begin_waiting();
         let waiting = async {
             match self.args.wait {
-                _ if self.args.forever => patiently(&self.teller, async || lock.acquire().await).await,
-                None => lock.try_acquire().await,
+                _ if self.args.forever => patiently(&self.teller, Duration::MAX, async || lock.acquire().await).await,
+                None => {
+                    patiently(&self.teller, self.config.place().moves_within(), async || lock.try_acquire().await).await
+                }
                 Some(_) => lock.acquire().await,
             }
         };
@@ -206,7 +225,8 @@ impl<'a> Run<'a> {
     /// NAME on its terms, and those that are held along with it.
     fn lock(&self, locks: &Locks, once: &Once) -> Result<MultiLock, Failure> {
         let args = self.args;
-        let named = |name: &str| locks.lock(name).ttl(args.ttl).stop_grace(args.kill_after());
+        let Terms { ttl, kill_after } = self.terms;
+        let named = |name: &str| locks.lock(name).ttl(ttl).stop_grace(kill_after);
         let mut main = once.claim(named(self.teller.name()), args.retry_failed);
         if let Some(least) = args.at_least_for {
             main = main.at_least_for(least);
@@ -325,7 +345,7 @@ impl<'a> Run<'a> {
                 tell(&format!(
                     "the lock {} could not be released ({error}); it ends by itself within {}",
                     self.teller.name(),
-                    span(self.args.ttl)
+                    span(self.terms.ttl)
                 ));
                 self.tell_the_store(locks).await;
             }
@@ -337,7 +357,7 @@ impl<'a> Run<'a> {
         if !self.is_once() {
             return;
         }
-        if tokio::time::timeout(self.args.ttl, locks.shutdown()).await.is_err() {
+        if tokio::time::timeout(self.terms.ttl, locks.shutdown()).await.is_err() {
             tell("the store was not told how this run went: it may be taken for one that has not ended");
         }
     }
@@ -402,12 +422,19 @@ async fn unless_stopped<T>(warden: &mut Warden, waiting: impl Future<Output = T>
     }
 }
 
-/// Asks until the store answers, however long it is away. What can't pass is an answer.
-async fn patiently<T>(teller: &Teller, ask: impl AsyncFn() -> leasehold::Result<T>) -> leasehold::Result<T> {
+/// Asks until the store answers, for so long at the most. What can't pass is an answer.
+async fn patiently<T>(
+    teller: &Teller,
+    most: Duration,
+    ask: impl AsyncFn() -> leasehold::Result<T>,
+) -> leasehold::Result<T> {
     let mut backoff = Backoff::default();
+    let until = BootClock.now() + most;
     loop {
         match ask().await {
-            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE => teller.outage(&error),
+            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE && BootClock.now() < until => {
+                teller.outage(&error, most);
+            }
             answer => {
                 if answer.is_ok() {
                     teller.answered();

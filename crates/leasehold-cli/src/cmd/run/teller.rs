@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::validity::Moment;
 use leasehold::{Error, Event, HolderId, Holding, LockName};
 
+use super::terms::Terms;
 use crate::args::RunArgs;
 use crate::output::{duration as span, plain, tell};
 use crate::warden::Deadlines;
@@ -37,7 +38,7 @@ pub struct Teller {
 
 impl Teller {
     /// One for a run on these terms.
-    pub fn new(args: &RunArgs, deadlines: Deadlines) -> Self {
+    pub fn new(args: &RunArgs, terms: Terms, deadlines: Deadlines) -> Self {
         let waiting = if std::io::stderr().is_terminal() && !args.quiet && args.waits() {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -49,8 +50,8 @@ impl Teller {
             deadlines,
             name: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
             holds: Mutex::default(),
-            kill_after: args.kill_after(),
-            margin: killing_takes(args.ttl),
+            kill_after: terms.kill_after,
+            margin: killing_takes(terms.ttl),
             verbose: args.verbose,
             quiet: args.quiet,
             waiting,
@@ -76,6 +77,7 @@ impl Teller {
                 self.failures.store(0, Ordering::Relaxed);
                 self.say(format_args!("renewed {name}; {} were left", span(*margin)));
             }
+            Event::Bounded { name, holder, valid_until } => self.goes_on(name, *holder, *valid_until),
             // One failure is a hiccup; it is tried again well before it matters.
             Event::RenewalFailed { name, error, remaining, .. }
                 if self.failures.fetch_add(1, Ordering::Relaxed) > 0 || self.verbose =>
@@ -176,10 +178,11 @@ impl Teller {
         self.waiting.finish_and_clear();
     }
 
-    /// The store is away, and will be asked again. Told once.
-    pub fn outage(&self, error: &Error) {
+    /// The store is away, and will be asked again, for so long. Told once.
+    pub fn outage(&self, error: &Error, most: Duration) {
         if !self.told_outage.swap(true, Ordering::Relaxed) {
-            self.waiting.suspend(|| tell(&format!("{error}; it is asked again until it answers")));
+            let until = if most == Duration::MAX { "until it answers".into() } else { format!("for {}", span(most)) };
+            self.waiting.suspend(|| tell(&format!("{error}; it is asked again {until}")));
         }
     }
 
@@ -229,7 +232,8 @@ mod tests {
             panic!()
         };
         let deadlines = Deadlines::unwatched();
-        (Teller::new(&args, deadlines.clone()), deadlines)
+        let terms = Terms { ttl: Duration::from_secs(30), kill_after: Duration::from_secs(10) };
+        (Teller::new(&args, terms, deadlines.clone()), deadlines)
     }
 
     /// Validities that end in some seconds from the hour of this machine's start.
@@ -258,5 +262,19 @@ mod tests {
         assert_eq!(renewed(earlier, at(50)), second, "longer than the lease");
         assert_eq!(renewed(earlier, at(10)), second, "shorter than the lease");
         assert!(renewed(later, at(60)) > first);
+    }
+
+    #[test]
+    fn a_lock_that_is_bounded_is_good_until_then() {
+        let (teller, deadlines) = teller();
+        let (name, holder) = (LockName::new("a").unwrap(), HolderId::fresh());
+        let token = FencingToken::new(1);
+        teller.tell(&Event::Acquired { name: &name, holder, token, waited: Duration::ZERO, valid_until: at(30) });
+        let at_first = deadlines.term_at();
+        for (until, moved) in [(20, -10), (40, 10)] {
+            teller.tell(&Event::Bounded { name: &name, holder, valid_until: at(until) });
+            let seconds = (i128::from(deadlines.term_at()) - i128::from(at_first)) / 1_000_000_000;
+            assert_eq!(seconds, moved);
+        }
     }
 }

@@ -25,7 +25,8 @@ const ASK: Duration = Duration::from_millis(250);
 /// The store can't be opened, or says what asking again doesn't mend.
 pub fn run(args: &WatchArgs, config: &Config) -> Result<i32, Failure> {
     block_on(async {
-        let locks = Locks::builder().connect(config.url()).map_err(|error| config.blame(error))?;
+        let store = config.place().open().map_err(|error| config.blame(error))?;
+        let locks = Locks::builder().over(store);
         let watching = locks.watch(args.name.as_str())?;
         tokio::select! {
             told = tell(watching, args.json) => told,

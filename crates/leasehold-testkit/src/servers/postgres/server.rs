@@ -1,8 +1,9 @@
 //! One PostgreSQL server.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -139,6 +140,32 @@ impl Postgres {
         let output = psql.output().map_err(|error| error.to_string())?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// All that is in it, as statements that put it back.
+    ///
+    /// # Panics
+    /// If `pg_dump` fails.
+    #[must_use]
+    pub fn dump(&self) -> String {
+        let mut dump = Command::new(find("pg_dump"));
+        dump.args(["--clean", "--if-exists", "-U", "postgres", "-h"]).arg(self.socket_directory());
+        let output = dump.args(["-p", &self.port().to_string(), "postgres"]).output().expect("pg_dump is there");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("we write text only")
+    }
+
+    /// Goes back to what was dumped.
+    ///
+    /// # Panics
+    /// If a statement fails.
+    pub fn restore(&self, dump: &str) {
+        let mut psql = Command::new(find("psql"));
+        psql.args(["-Xq1", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(self.socket_directory());
+        psql.args(["-p", &self.port().to_string(), "postgres"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut psql = psql.spawn().expect("psql is there");
+        psql.stdin.take().expect("it is piped").write_all(dump.as_bytes()).expect("psql reads it");
+        assert!(psql.wait().expect("psql ends").success());
     }
 
     /// What it has logged since its last start.

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use super::shared::{Shared, under_way};
 use super::stores::{Side, Stores};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::{Attempt, Claim, Grant, Holding, LeaseKey, Place};
+use crate::lease::{Attempt, Claim, FencingToken, Grant, HolderId, Holding, LeaseKey, Place};
 use crate::span::Span;
 use crate::store::{Refusal, Route, TickClaim, TickOf};
 use crate::tick::{Due, NotDue, Standing};
@@ -21,18 +21,27 @@ impl Shared {
         }
         let waits = claim.queue.is_some();
         let Some(due) = claim.due else { return self.ask(stores, claim, waits).await };
-        let holding = match self.ask(stores, &Claim { queue: None, ..claim.clone() }, waits).await? {
-            Attempt::Held(holding) => holding,
-            answer => return Ok(answer),
-        };
-        match self.standing(stores, claim, due, &holding).await? {
-            Standing::ForClaim if waits => self.ask(stores, claim, waits).await.map_err(Error::maybe_applied),
-            Standing::ForClaim | Standing::Running => Ok(Attempt::Held(holding)),
-            Standing::Over(why) => {
-                if waits {
-                    self.give_back(stores, &key_of(claim), why).await; // It may have a place from an earlier claim.
+        let mut seen = None;
+        loop {
+            let holding = match self.ask(stores, &Claim { queue: None, ..claim.clone() }, waits).await? {
+                Attempt::Held(holding) => holding,
+                answer => return Ok(answer),
+            };
+            match self.standing(stores, claim, due, &holding).await? {
+                Standing::ForClaim if waits => {
+                    return self.ask(stores, claim, waits).await.map_err(Error::maybe_applied);
                 }
-                Ok(Attempt::NotDue(why))
+                Standing::ForClaim | Standing::Running => return Ok(Attempt::Held(holding)),
+                // Between the two looks somebody may have been granted the lock, and begun this very tick.
+                Standing::Over(NotDue::Claimed { unfinished: true, .. }) if seen != Some(grant_of(&holding)) => {
+                    seen = Some(grant_of(&holding));
+                }
+                Standing::Over(why) => {
+                    if waits {
+                        self.give_back(stores, &key_of(claim), why).await; // It may have a place from an earlier claim.
+                    }
+                    return Ok(Attempt::NotDue(why));
+                }
             }
         }
     }
@@ -41,10 +50,11 @@ impl Shared {
     async fn ask(&self, stores: &Stores, claim: &Claim, waits: bool) -> Result<Attempt> {
         let under = self.route_for_claims().await?;
         let sent = self.now();
-        self.holders().asks(claim, Side::of(&under.target), sent);
+        self.holders().asks(claim, stores, Side::of(&under.target), sent);
         let plain = without_what_is_not_of_one_store(claim);
         let answer = stores.tagged(&under.target).claim(&plain, &under).await;
-        match answer.inspect_err(|error| self.suspect(&under, error))? {
+        let answer = answer.inspect_err(|error| self.suspect(&under, error));
+        match answer.map_err(|error| self.of_both(&under, error))? {
             Err(refusal) => Err(self.refused(&under, refusal)),
             Ok(Attempt::Granted(grant)) => {
                 let until = validity::until(sent, claim.ttl);
@@ -88,8 +98,7 @@ impl Shared {
                 Ok(Attempt::NotDue(why))
             }
             Ok(TickClaim::Claimed { attempt, gave_up }) => {
-                let is_valid = self.holders().route_of(claim.holder, self.now()).is_some();
-                if !is_valid {
+                if !self.holders().is_given_its_tick(claim.holder, self.now()) {
                     return Err(too_late());
                 }
                 Ok(Attempt::Granted(Grant { attempt, gave_up, ..grant }))
@@ -104,7 +113,7 @@ impl Shared {
         let leave = async |side: Side| {
             let has_heard = stores.on(side).leave(key).await.is_ok();
             if !has_heard {
-                self.leave_over(key.clone(), side, traces.ttl);
+                drop(self.leave_over(key.clone(), side, traces.ttl));
             }
             has_heard
         };
@@ -148,6 +157,11 @@ fn without_what_is_not_of_one_store(claim: &Claim) -> Claim {
 
 fn key_of(claim: &Claim) -> LeaseKey {
     LeaseKey { name: claim.name.clone(), holder: claim.holder }
+}
+
+/// Of whom a holding tells: the same again was there all the time.
+fn grant_of(holding: &Holding) -> (Option<HolderId>, FencingToken) {
+    (holding.holder, holding.token)
 }
 
 fn too_late() -> Error {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::route::RouteLease;
-use super::stores::Side;
+use super::stores::{Side, Stores};
 use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Claim, FencingToken, HolderId, LeaseKey, Renewal};
 use crate::rule::Rule;
-use crate::store::{Carried, Route};
+use crate::store::{Carried, Route, Store};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
@@ -32,6 +32,8 @@ struct Held {
     /// In which stores something of it may be.
     traces: Traces,
     lease: Option<Lease>,
+    /// Over which handles its last claims went, to the primary and to the arbiter.
+    claimed_over: [Option<Arc<dyn Store>>; 2],
     /// It was given back, and will not ask again.
     has_ended: bool,
     /// Its tick was not to be run.
@@ -39,6 +41,10 @@ struct Held {
     times_asked: u32,
     /// Under which grant it last claimed a tick.
     claimed_tick: Option<FencingToken>,
+    /// Whether it was ever answered that the tick is its own, and so may have begun it.
+    may_have_begun: bool,
+    /// Until when its lease is to last, whichever store answers: it was asked for a TTL before.
+    wanted_until: Moment,
     /// When nothing of it can be left anywhere.
     forget_at: Moment,
 }
@@ -91,6 +97,8 @@ struct Lease {
     token: FencingToken,
     /// Until when, by our own sends to the store where it is now.
     until: Moment,
+    /// An operator has revoked it, in the store where it is or in that to which it was to go along.
+    is_revoked: bool,
     bound: Bound,
 }
 
@@ -131,25 +139,31 @@ impl Holders {
         Ok(is_new)
     }
 
-    /// A request for this holder is about to be sent there.
-    pub fn asks(&mut self, claim: &Claim, side: Side, now: Moment) {
+    /// A claim of this holder is about to be sent there; if it is for a tick, then after that to the arbiter.
+    pub fn asks(&mut self, claim: &Claim, stores: &Stores, side: Side, now: Moment) {
         let key = LeaseKey { name: claim.name.clone(), holder: claim.holder };
         let held = self.by_id.entry(claim.holder).or_insert_with(|| Held {
             key,
             label: Arc::clone(&claim.label),
             traces: Traces::default(),
+            claimed_over: [None, None],
             lease: None,
             has_ended: false,
             not_due: None,
             times_asked: 0,
             claimed_tick: None,
+            may_have_begun: false,
+            wanted_until: now,
             forget_at: now,
         });
         held.times_asked += 1;
-        held.traces.ttl = claim.ttl;
         held.traces.add(side);
         held.traces.ticked |= claim.due.is_some();
-        held.outlive(now);
+        held.claimed_over[side as usize] = Some(stores.handle(side));
+        if claim.due.is_some() {
+            held.claimed_over[Side::Arbiter as usize] = Some(stores.handle(Side::Arbiter));
+        }
+        held.wants(claim.ttl, now);
     }
 
     /// A claim that doesn't wait was answered: somebody else has it. Nothing of it is in the store, unless an earlier one is
@@ -184,7 +198,7 @@ impl Holders {
         let (known_until, bound) = known.map_or((until, None), |known| (known.until, Some(known.bound)));
         let until = until.max(known_until);
         let bound = bound.or(shared).unwrap_or_else(|| Bound::new(Moment::NEVER));
-        let lease = Lease { route: under.clone(), token, until, bound: bound.clone() };
+        let lease = Lease { route: under.clone(), token, until, is_revoked: false, bound: bound.clone() };
         if now >= lease.end(route) || !bound.move_to(lease.end(route)) {
             bound.cut();
             return None;
@@ -196,13 +210,29 @@ impl Holders {
         Some(bound)
     }
 
-    /// It is about to claim its tick under this grant. Says whether it has before.
+    /// It is about to claim its tick under this grant. Says whether what it has of it already is to be given to it: of the same
+    /// grant, or if nothing that came before was.
     pub fn claims_tick(&mut self, holder: HolderId, token: FencingToken) -> bool {
-        let held = self.by_id.get_mut(&holder);
-        held.is_some_and(|held| held.claimed_tick.replace(token) == Some(token))
+        let Some(held) = self.by_id.get_mut(&holder) else { return false };
+        let before = held.claimed_tick.replace(token);
+        before.is_some_and(|before| before == token || !held.may_have_begun)
     }
 
-    /// Under which route a holder's lease is to be renewed; none if it has none any more.
+    /// The tick is its own, and it is about to be told so. False if its lease is over.
+    pub fn is_given_its_tick(&mut self, holder: HolderId, now: Moment) -> bool {
+        self.rebind(holder, now);
+        let held = self.by_id.get_mut(&holder).filter(|held| held.lease.is_some());
+        held.map(|held| held.may_have_begun = true).is_some()
+    }
+
+    /// Its keeper is about to have it renewed for this long. Under which route; none if it has no lease any more.
+    pub fn wants(&mut self, holder: HolderId, ttl: Duration, now: Moment) -> Option<Route> {
+        let route = self.route_of(holder, now)?;
+        self.by_id.get_mut(&holder)?.wants(ttl, now);
+        Some(route)
+    }
+
+    /// Under which route a holder has its lease; none if it has none any more.
     pub fn route_of(&mut self, holder: HolderId, now: Moment) -> Option<Route> {
         self.rebind(holder, now);
         Some(self.by_id.get(&holder)?.lease.as_ref()?.route.clone())
@@ -213,7 +243,6 @@ impl Holders {
         &mut self,
         holder: HolderId,
         under: &Route,
-        ttl: Duration,
         until: Moment,
         answer: Renewal,
         now: Moment,
@@ -227,32 +256,44 @@ impl Holders {
         match answer {
             Renewal::Renewed => {
                 lease.until = lease.until.max(until);
-                held.traces.ttl = ttl;
-                held.outlive(now);
                 self.rebind(holder, now);
             }
             Renewal::Gone => held.die(),
-            Renewal::Revoked => {}
+            Renewal::Revoked => lease.is_revoked = true,
         }
         Ok(answer)
     }
 
-    /// Leases that are to go along with the route, those first that need nothing of the store they leave.
+    /// Whether an operator is known to have revoked its lease.
+    pub fn is_revoked(&self, holder: HolderId) -> bool {
+        self.by_id.get(&holder).and_then(|held| held.lease.as_ref()).is_some_and(|lease| lease.is_revoked)
+    }
+
+    /// Where it was to go along it was revoked: it ends where it is.
+    pub fn revoked(&mut self, moved: &Move) {
+        let held = self.by_id.get_mut(&moved.lease.key.holder);
+        let lease = held.and_then(|held| held.lease.as_mut()).filter(|lease| lease.route == moved.from);
+        if let Some(lease) = lease {
+            lease.is_revoked = true;
+        }
+    }
+
+    /// Leases that are to go along with the route.
     pub fn to_carry(&self, now: Moment) -> Vec<Move> {
-        let mut moves: Vec<_> = self.by_id.values().filter_map(|held| self.move_of(held, now)).collect();
-        moves.sort_by_key(|moved| moved.is_too_short);
-        moves
+        self.by_id.values().filter_map(|held| self.move_of(held, now)).collect()
     }
 
     fn move_of(&self, held: &Held, now: Moment) -> Option<Move> {
         let (route, lease) = (self.route.as_ref()?, held.lease.as_ref()?);
         let coming = route.coming.filter(|coming| route.is_armed() && now < coming.early)?;
-        if lease.route.epoch.later(1) != route.route.epoch || now >= lease.end(route) {
+        let is_over = now >= lease.end(route).min(held.wanted_until);
+        if lease.route.epoch.later(1) != route.route.epoch || is_over || lease.is_revoked {
             return None;
         }
         let judged_by = if Rule::CarryIsJudgedByLate.holds() { coming.late } else { coming.early };
-        let carried =
-            Carried { key: held.key.clone(), label: held.label.to_string(), token: lease.token, ttl: held.traces.ttl };
+        // Not for longer than it was asked for: whose keeper lets it run out is to lose it when it would have.
+        let ttl = held.wanted_until.since(now);
+        let carried = Carried { key: held.key.clone(), label: held.label.to_string(), token: lease.token, ttl };
         Some(Move {
             lease: carried,
             from: lease.route.clone(),
@@ -261,16 +302,15 @@ impl Holders {
         })
     }
 
-    /// Whether this move may still be sent, and was noted to have been.
-    pub fn moves(&mut self, moved: &Move, now: Moment) -> bool {
+    /// The move as it is to be sent now, if it still is; noted to have been sent.
+    pub fn moves(&mut self, moved: &Move, now: Moment) -> Option<Move> {
         let holder = moved.lease.key.holder;
         let due = self.by_id.get(&holder).and_then(|held| self.move_of(held, now));
-        let is_due = due.is_some_and(|due| due.from == moved.from && due.to == moved.to && !due.is_too_short);
-        if let Some(held) = self.by_id.get_mut(&holder).filter(|_| is_due) {
-            held.traces.add(Side::of(&moved.to.target));
-            held.outlive(now);
-        }
-        is_due
+        let due = due.filter(|due| due.from == moved.from && due.to == moved.to && !due.is_too_short)?;
+        let held = self.by_id.get_mut(&holder)?;
+        held.traces.add(Side::of(&due.to.target));
+        held.outlive(now);
+        Some(due)
     }
 
     /// A carry took effect: in one step the holder is in the new store, and believes in what that has given it. False if
@@ -295,6 +335,16 @@ impl Holders {
         // Its own guard has given it up: there is nobody to tell.
         let was_valid = held.lease.take().is_some_and(|lease| now < lease.bound.until());
         Traces { was_valid, ..held.traces }
+    }
+
+    /// The handle behind whose requests its end must be sent there; the first time only.
+    pub fn claimed_over(&mut self, holder: HolderId, side: Side) -> Option<Arc<dyn Store>> {
+        self.by_id.get_mut(&holder)?.claimed_over[side as usize].take()
+    }
+
+    /// Whether it is known here, and has not ended.
+    pub fn is_somebodys(&self, holder: HolderId) -> bool {
+        self.by_id.get(&holder).is_some_and(|held| !held.has_ended)
     }
 
     /// The same for one whose tick is not to be run. Until it is forgotten it is told so whenever it asks again: what is sent for
@@ -341,6 +391,13 @@ impl Held {
         if let Some(lease) = lease.filter(|_| Rule::BoundsAreNotShared.holds()) {
             lease.bound.cut();
         }
+    }
+
+    /// It is asked for, for this long from now on.
+    fn wants(&mut self, ttl: Duration, now: Moment) {
+        self.traces.ttl = ttl;
+        self.wanted_until = now + ttl;
+        self.outlive(now);
     }
 
     /// A request that is sent now may leave something for a TTL.

@@ -10,6 +10,7 @@ mod claim;
 mod ending;
 mod holders;
 mod leftovers;
+mod operator;
 mod renewal;
 mod route;
 mod settings;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-pub use settings::Settings;
+pub use settings::{Settings, USUAL_TTL};
 
 use crate::error::Result;
 use crate::finding::Finding;
@@ -61,7 +62,7 @@ impl Fallback {
     pub fn over(primary: Arc<dyn Store>, arbiter: Arc<dyn Store>, settings: Settings) -> Result<Self> {
         settings.check()?;
         let stores = Stores::new(primary, arbiter)?;
-        let identity = stores.primary().identity();
+        let identity = settings.primary_name.clone().unwrap_or_else(|| stores.primary().identity());
         Ok(Self { shared: Arc::new(UntilTheLast(Arc::new(Shared::new(settings, identity)))), stores })
     }
 
@@ -80,8 +81,7 @@ impl Store for Fallback {
             wake_ups: primary.wake_ups && arbiter.wake_ups,
             hands_over: false,
             session_bound: false,
-            // Less would not last through a failover with the usual settings.
-            usual_ttl: Duration::from_secs(60),
+            usual_ttl: USUAL_TTL,
             longest_stop_grace: self.shared().settings.longest_stop_grace(),
         }
     }

@@ -25,18 +25,26 @@ impl Shared {
         let answered = join_all(asked).await;
         for ((_, places), batch) in batches.iter().zip(answered) {
             for (&place, answer) in places.iter().zip(batch) {
-                answers[place] = answer;
+                answers[place] = self.told(&leases[place].0, answer);
             }
         }
         answers
+    }
+
+    /// What was revoked is told so, whatever the store of its lease says: in the other one it was.
+    fn told(&self, key: &LeaseKey, answer: Result<Renewal>) -> Result<Renewal> {
+        match answer {
+            Ok(Renewal::Renewed) | Err(_) if self.holders().is_revoked(key.holder) => Ok(Renewal::Revoked),
+            answer => answer,
+        }
     }
 
     /// Which leases are held under which route; none that is over.
     fn by_route(&self, leases: &[Renewals]) -> Vec<(Route, Vec<usize>)> {
         let (now, mut holders) = (self.now(), self.holders());
         let mut batches: Vec<(Route, Vec<usize>)> = Vec::new();
-        for (place, (key, _)) in leases.iter().enumerate() {
-            let Some(route) = holders.route_of(key.holder, now) else { continue };
+        for (place, (key, ttl)) in leases.iter().enumerate() {
+            let Some(route) = holders.wants(key.holder, *ttl, now) else { continue };
             match batches.iter_mut().find(|(known, _)| *known == route) {
                 Some((_, places)) => places.push(place),
                 None => batches.push((route, vec![place])),
@@ -52,7 +60,7 @@ impl Shared {
             let answer = answer.inspect_err(|error| self.suspect(under, error))?;
             let answer = answer.map_err(|refusal| self.not_renewed(under, refusal))?;
             let until = validity::until(sent, *ttl);
-            self.holders().renewed(key.holder, under, *ttl, until, answer, self.now())
+            self.holders().renewed(key.holder, under, until, answer, self.now())
         };
         leases.iter().zip(answers).map(heard).collect()
     }

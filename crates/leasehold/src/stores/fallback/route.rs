@@ -15,6 +15,7 @@ pub(super) struct RouteLease {
     /// When it comes into force, if it was not when it was read.
     pub coming: Option<Coming>,
     reading: Reading,
+    sent: Moment,
     received: Moment,
 }
 
@@ -41,7 +42,12 @@ impl RouteLease {
             }
         };
         let until = validity::until(counted_from, lease);
-        Self { route: reading.route.clone(), until, coming, reading, received }
+        Self { route: reading.route.clone(), until, coming, reading, sent, received }
+    }
+
+    /// Whether it was asked for at `moment` or later.
+    pub fn was_read_since(&self, moment: Moment) -> bool {
+        self.sent >= moment
     }
 
     pub fn is_armed(&self) -> bool {

@@ -8,6 +8,9 @@ use crate::span::Span;
 use crate::store::{RouteTerms, Switched};
 use crate::validity::{self, BootClock, Clock};
 
+/// The TTL of a lock for which no other is said: less would not last through a failover with the usual settings.
+pub const USUAL_TTL: Duration = Duration::from_secs(60);
+
 /// The shortest that any of the spans may be.
 const LEAST: Duration = Duration::from_secs(1);
 
@@ -28,6 +31,7 @@ pub struct Settings {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) simulated: bool,
     pub(super) on_switch: Option<Told>,
+    pub(super) primary_name: Option<String>,
 }
 
 impl Default for Settings {
@@ -40,6 +44,7 @@ impl Default for Settings {
             clock: Arc::new(BootClock),
             simulated: false,
             on_switch: None,
+            primary_name: None,
         }
     }
 }
@@ -71,6 +76,13 @@ impl Settings {
         self
     }
 
+    /// What the primary is called, for clients that reach it under different addresses: all must call it the same, and a client
+    /// that calls it otherwise is refused. Default: as its URL says.
+    pub fn primary_name(mut self, name: impl Into<String>) -> Self {
+        self.primary_name = Some(name.into());
+        self
+    }
+
     /// Who is told of each switch that this client sees. Called in the background; it must not block.
     pub fn on_switch(mut self, tell: impl Fn(&Switched) + Send + Sync + 'static) -> Self {
         self.on_switch = Some(Arc::new(tell));
@@ -86,8 +98,16 @@ impl Settings {
 
     /// The longest that a holder may need to stop: it has to be gone when the route lease ends, and a refresh of that may
     /// fail once or twice.
-    pub(super) fn longest_stop_grace(&self) -> Duration {
+    #[must_use]
+    pub fn longest_stop_grace(&self) -> Duration {
         self.route_lease.mul_f64(0.3)
+    }
+
+    /// How long it takes until locks are granted by the arbiter, from when the primary is gone, unless it was switched a moment
+    /// before: whoever tries once may as well try for so long.
+    #[must_use]
+    pub fn moves_within(&self) -> Duration {
+        self.down_after + self.route_lease.mul_f64(1.1) + Duration::from_secs(2)
     }
 
     /// How often the route is read.
@@ -100,9 +120,19 @@ impl Settings {
         (self.route_lease / 6).min(Duration::from_millis(500))
     }
 
+    /// How long the primary may take where nobody has to wait for it.
+    pub(super) fn primary_limit(&self) -> Duration {
+        (self.down_after / 5).min(Duration::from_secs(2))
+    }
+
     /// How soon it is tried again.
     pub(super) fn retry(&self) -> Duration {
         (self.route_lease / 20).max(Duration::from_millis(250))
+    }
+
+    /// How soon it is read again for somebody who has asked for that.
+    pub(super) fn retry_on_demand(&self) -> Duration {
+        self.retry().min(Duration::from_millis(500))
     }
 
     pub(super) fn terms(&self, primary: String) -> RouteTerms {

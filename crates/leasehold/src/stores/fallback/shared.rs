@@ -1,11 +1,13 @@
 //! What all handles of one fallback share.
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::holders::Holders;
 use super::leftovers::{Leftover, Leftovers};
@@ -13,7 +15,7 @@ use super::route::RouteLease;
 use super::settings::Settings;
 use super::stores::{Side, Stores};
 use super::switch::Health;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::lease::LeaseKey;
 use crate::rule::Rule;
 use crate::span::Span;
@@ -26,9 +28,11 @@ pub(super) struct Shared {
     /// What the clients of the namespace must agree on.
     pub terms: RouteTerms,
     holders: Mutex<Holders>,
-    pub health: Mutex<Health>,
+    pub health: watch::Sender<Health>,
     /// What the last reading of the route came to; the background's, who alone reads it.
     pub heard: watch::Sender<Result<(), Arc<Error>>>,
+    /// Whether the arbiter could not be reached when it was last asked for the route.
+    arbiter_is_away: AtomicBool,
     /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
     leftovers: [Leftovers; 2],
     pub bells: Bells,
@@ -66,8 +70,9 @@ impl Shared {
             terms: settings.terms(primary),
             settings,
             holders: Mutex::default(),
-            health: Mutex::default(),
+            health: watch::Sender::default(),
             heard: watch::Sender::new(Ok(())),
+            arbiter_is_away: AtomicBool::new(false),
             leftovers: Default::default(),
             bells: Bells::default(),
             started_in: Mutex::default(),
@@ -104,17 +109,58 @@ impl Shared {
         if let Some(route) = self.known_route() {
             return Ok(route);
         }
-        let unknown = |error: Error| error.context("the arbiter has not said which store is in use");
-        self.reading(next).await.map_err(unknown)?;
+        if let Err(error) = self.reading(next).await {
+            return Err(self.without_a_route(error).await);
+        }
         self.known_route().ok_or_else(|| {
             Error::new(ErrorKind::TimedOut, "the arbiter's answer came so late that the route may have changed since")
         })
+    }
+
+    /// That the arbiter can't be reached is one thing, and that neither can is another.
+    async fn without_a_route(&self, error: Error) -> Error {
+        let mut health = self.health.subscribe();
+        if self.arbiter_is_away.load(Ordering::Relaxed) {
+            let known = health.wait_for(Health::is_known);
+            let _ = tokio::time::timeout(self.settings.primary_limit(), known).await;
+            if let Some(primary) = self.health.borrow().why() {
+                return neither(primary, &error);
+            }
+        }
+        error.context("the arbiter has not said which store is in use")
+    }
+
+    /// The error of a store that was asked under a route; if the other is away, too, of both.
+    pub fn of_both(&self, under: &Route, error: Error) -> Error {
+        if !error.is_transient() {
+            return error;
+        }
+        let both = match Side::of(&under.target) {
+            Side::Primary => {
+                let heard = self.heard.borrow();
+                let is_away = self.arbiter_is_away.load(Ordering::Relaxed);
+                heard.as_ref().err().filter(|_| is_away).map(|arbiter| neither(&error, arbiter))
+            }
+            Side::Arbiter => self.health.borrow().why().map(|primary| neither(primary, &error)),
+        };
+        let Some(both) = both else { return error };
+        if error.applied() == Applied::Maybe { both.maybe_applied() } else { both }
     }
 
     /// Has the background read the route, and waits for that. It does not read by itself: a caller may stand still for
     /// long, at any time, and must keep nobody from the route.
     pub async fn read_anew(&self) -> Result<()> {
         self.reading(self.heard.subscribe()).await
+    }
+
+    /// Has it read until it was asked for at `moment` or later.
+    pub async fn read_since(&self, moment: Moment) -> Result<()> {
+        loop {
+            self.read_anew().await?;
+            if self.holders().route().is_some_and(|route| route.was_read_since(moment)) {
+                return Ok(());
+            }
+        }
     }
 
     async fn reading(&self, mut next: watch::Receiver<Result<(), Arc<Error>>>) -> Result<()> {
@@ -134,7 +180,10 @@ impl Shared {
         let limit = self.settings.read_limit();
         loop {
             let sent = self.now();
-            let Some(reading) = limited(limit, arbiter.route()).await? else {
+            let answer = limited(limit, arbiter.route()).await;
+            let is_away = answer.as_ref().is_err_and(Error::is_transient);
+            self.arbiter_is_away.store(is_away, Ordering::Relaxed);
+            let Some(reading) = answer? else {
                 self.found(stores).await?;
                 continue;
             };
@@ -229,15 +278,36 @@ impl Shared {
         }
     }
 
-    /// What is left of a holder in a store is taken away in the background, as far as that can be done.
-    pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) {
-        let until = self.now() + ttl;
-        self.left_over_on(side).add(Leftover { key, until });
+    /// What is left of a holder in a store is taken away in the background, as far as that can be done: behind what went out
+    /// from there before, a carry above all. Resolves once nothing more is to be done.
+    pub fn leave_over(&self, key: LeaseKey, side: Side, ttl: Duration) -> oneshot::Receiver<()> {
+        let (cleared, is_cleared) = oneshot::channel();
+        let now = self.now();
+        let until = now + ttl;
+        if now < until {
+            self.left_over_on(side).add(Leftover { key, until, cleared });
+        }
+        is_cleared
+    }
+
+    /// The same, and waits a moment for it: the process may end next. Not for a primary that is known to be away.
+    pub async fn clear(&self, key: LeaseKey, side: Side, ttl: Duration) {
+        let is_cleared = self.leave_over(key, side, ttl);
+        let is_away = side == Side::Primary && self.health.borrow().is_failing();
+        if !is_away {
+            let _ = tokio::time::timeout(self.settings.read_limit(), is_cleared).await;
+        }
     }
 
     pub fn left_over_on(&self, side: Side) -> &Leftovers {
         &self.leftovers[side as usize]
     }
+}
+
+/// Nothing can be reached at all.
+fn neither(primary: impl Display, arbiter: impl Display) -> Error {
+    let message = format!("neither store can be reached: the primary ({primary}), the arbiter ({arbiter})");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// An arbiter without a route, which has had one.

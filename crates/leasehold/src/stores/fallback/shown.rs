@@ -41,7 +41,8 @@ impl Shared {
         Ok(shown.into_values().collect())
     }
 
-    /// Not while the route changes: what is ended in one store then comes back from the other.
+    /// Not while the route changes: what is ended in one store then comes back from the other. A switch that came in between
+    /// is found by a look at the route afterwards; one that comes later finds what was done here.
     pub async fn revoke(
         &self,
         stores: &Stores,
@@ -49,14 +50,22 @@ impl Shared {
         holder: Option<HolderId>,
         how: Revoke,
     ) -> Result<Option<Holding>> {
-        self.read_anew().await?;
+        self.read_since(self.now()).await?;
         let (route, now) = (self.route_now().await?, self.now());
         if let Some(coming) = route.coming.filter(|_| !route.is_in_force(now)) {
             let (target, rest) = (&route.route.target, Span(coming.late.since(now)));
             let moving = format!("locks are moving to {target}, and none can be revoked until that is over, in {rest}");
             return Err(Error::new(ErrorKind::Unavailable, moving).passes());
         }
-        stores.on(Side::of(&route.route.target)).revoke(name, holder, how).await
+        let revoked = stores.on(Side::of(&route.route.target)).revoke(name, holder, how).await?;
+        let unknown = |error: Error| error.context("whether it has moved meanwhile is not known").maybe_applied();
+        self.read_since(self.now()).await.map_err(unknown)?;
+        let is_still_there = self.route_now().await.map_err(unknown)?.route == route.route;
+        if revoked.is_some() && !is_still_there {
+            let moved = "locks began to move to another store meanwhile, and this one may have gone along; look, and revoke it again";
+            return Err(Error::new(ErrorKind::Unavailable, moved).passes().maybe_applied());
+        }
+        Ok(revoked)
     }
 
     /// In the store that is used now. Who still listens there after a switch finds out by asking.

@@ -73,6 +73,13 @@ impl Stores {
         }
     }
 
+    pub fn handle(&self, side: Side) -> Arc<dyn Store> {
+        match side {
+            Side::Primary => Arc::clone(&self.primary),
+            Side::Arbiter => Arc::clone(&self.arbiter),
+        }
+    }
+
     pub fn on(&self, side: Side) -> &dyn Store {
         match side {
             Side::Primary => &*self.primary,

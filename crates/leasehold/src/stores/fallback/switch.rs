@@ -14,7 +14,8 @@ const SURELY_REPLACED: Duration = Duration::from_secs(3);
 /// What this client has seen of the primary.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    failing_since: Option<Moment>,
+    /// Since when it can't be reached, and why.
+    failing: Option<(Moment, String)>,
     serving: Option<(Incarnation, Moment)>,
 }
 
@@ -23,7 +24,7 @@ impl Health {
     pub fn note(&mut self, answer: &Result<Serving>, sent: Moment) {
         match answer {
             Ok(serving) => {
-                self.failing_since = None;
+                self.failing = None;
                 let is_same = self.serving.as_ref().is_some_and(|(known, _)| *known == serving.incarnation);
                 if !is_same {
                     self.serving = Some((serving.incarnation.clone(), sent));
@@ -31,11 +32,8 @@ impl Health {
             }
             Err(error) => {
                 self.serving = None;
-                if error.is_transient() {
-                    self.failing_since.get_or_insert(sent);
-                } else {
-                    self.failing_since = None;
-                }
+                let since = self.failing.take().map_or(sent, |(since, _)| since);
+                self.failing = error.is_transient().then(|| (since, error.to_string()));
             }
         }
     }
@@ -47,11 +45,21 @@ impl Health {
     }
 
     pub fn is_failing(&self) -> bool {
-        self.failing_since.is_some()
+        self.failing.is_some()
+    }
+
+    /// Why it can't be reached, if it can't.
+    pub fn why(&self) -> Option<&str> {
+        self.failing.as_ref().map(|(_, why)| &**why)
+    }
+
+    /// Whether it is known how it is.
+    pub fn is_known(&self) -> bool {
+        self.failing.is_some() || self.serving.is_some()
     }
 
     fn has_failed_for(&self, now: Moment) -> Duration {
-        self.failing_since.map_or(Duration::ZERO, |since| now.since(since))
+        self.failing.as_ref().map_or(Duration::ZERO, |(since, _)| now.since(*since))
     }
 
     /// Since when it has served this data set without a break, if it does not serve `known`.

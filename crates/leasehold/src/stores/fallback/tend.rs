@@ -7,8 +7,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::FutureExt;
-use futures_util::{StreamExt, stream};
+use futures_util::stream::FuturesUnordered;
 
 use super::leftovers::Leftover;
 use super::shared::{Shared, limited, lock};
@@ -87,7 +88,7 @@ impl Shared {
             tokio::select! {
                 () = self.settings.clock.sleep_until(next) => {}
                 () = self.bells.read.notified() => {
-                    self.settings.clock.sleep_until(began + self.settings.retry()).await;
+                    self.settings.clock.sleep_until(began + self.settings.retry_on_demand()).await;
                 }
             }
         }
@@ -106,9 +107,8 @@ impl Shared {
         let mut complained = Moment::from_nanos(0);
         loop {
             let sent = self.now();
-            let limit = (self.settings.down_after / 5).min(Duration::from_secs(2));
-            let answer = limited(limit, stores.primary().serves()).await;
-            lock(&self.health).note(&answer, sent);
+            let answer = limited(self.settings.primary_limit(), stores.primary().serves()).await;
+            self.health.send_modify(|health| health.note(&answer, sent));
             if self.is_to_complain(complained) {
                 complained = sent;
                 let _ = limited(self.settings.read_limit(), stores.arbiter().complain()).await;
@@ -126,16 +126,16 @@ impl Shared {
     /// Nobody goes back to a primary that one of us can't reach.
     fn is_to_complain(&self, last: Moment) -> bool {
         let is_in_reserve = self.known_route().is_some_and(|route| route.route.target == Target::Arbiter);
-        is_in_reserve && lock(&self.health).is_failing() && self.now().since(last) >= self.settings.up_after / 4
+        is_in_reserve && self.health.borrow().is_failing() && self.now().since(last) >= self.settings.up_after / 4
     }
 
     fn is_all_well(&self) -> bool {
-        self.known_route().is_some_and(|route| lock(&self.health).is_what_the_route_says(&route))
+        self.known_route().is_some_and(|route| self.health.borrow().is_what_the_route_says(&route))
     }
 
     async fn switch_if_called_for(&self, stores: &Stores) {
         let Some(route) = self.known_route() else { return };
-        let called_for = switch::called_for(&route, &lock(&self.health), &self.settings, self.now());
+        let called_for = switch::called_for(&route, &self.health.borrow(), &self.settings, self.now());
         let Some(switch) = called_for else { return };
         // Whether it took effect, and whoever did it: the next reading tells, and arms it.
         let _ = limited(self.settings.read_limit(), stores.arbiter().switch(&switch)).await;
@@ -144,17 +144,26 @@ impl Shared {
 
     /// Takes away what is left over in one of the stores, as long as it can be there.
     async fn keep_clearing(&self, stores: &Stores, side: Side) {
-        let clear = async |leftover: Leftover| {
-            let call = stores.on(side).release(&leftover.key, Ended::default());
-            if limited(self.settings.read_limit(), call).await.is_err() {
-                self.left_over_on(side).add(leftover);
-            }
-        };
+        let mut clearing = FuturesUnordered::new();
         loop {
-            let left = self.left_over_on(side).take(|| self.now()).await;
-            stream::iter(left).for_each_concurrent(AT_ONCE, clear).await;
-            tokio::time::sleep(CLEAR).await;
+            tokio::select! {
+                biased;
+                Some(()) = clearing.next(), if !clearing.is_empty() => {}
+                leftover = self.left_over_on(side).next(|| self.now()), if clearing.len() < AT_ONCE => {
+                    clearing.push(self.clear_away(stores, side, leftover));
+                }
+            }
         }
+    }
+
+    async fn clear_away(&self, stores: &Stores, side: Side, leftover: Leftover) {
+        let call = stores.on(side).release(&leftover.key, Ended::default());
+        if limited(self.settings.read_limit(), call).await.is_ok() {
+            let _ = leftover.cleared.send(());
+            return;
+        }
+        tokio::time::sleep(CLEAR).await;
+        self.left_over_on(side).add(leftover);
     }
 }
 

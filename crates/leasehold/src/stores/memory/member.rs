@@ -1,12 +1,14 @@
 //! The memory store as a member of a quorum; and how it is restarted, for tests of that.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Entry, Memory};
+use super::{Entry, Memory, Saved};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
+use crate::marks::Marks;
 use crate::member::{Identity, Member, Memories, Ratified};
 use crate::name::LockName;
 use crate::rule::Rule;
@@ -21,9 +23,9 @@ pub(super) struct Life {
     restarts: u32,
     /// Until when nothing is granted.
     guarded_until: Moment,
-    /// Whether it was restarted and has not been founded anew since.
+    /// Whether it was restarted, and may have lost something, and has not been founded anew since.
     is_empty: bool,
-    /// Whether it has adopted no name since, either.
+    /// Whether it has adopted no name since, either, nor kept anything.
     is_blank: bool,
     /// Ticks up to here count as claimed, also of names that it does not know.
     floor: Option<Tick>,
@@ -58,11 +60,18 @@ impl Memory {
     /// Restarts it as a server without its data is restarted: everything is forgotten, and for `guard` nothing is
     /// granted. As long as the largest TTL if it is a member of a quorum.
     pub fn restart(&self, guard: Duration) {
+        self.restart_from(&Saved::default(), guard);
+    }
+
+    /// The same, of a server that has an old copy of its data: what has become of these since then is forgotten.
+    pub fn restart_from(&self, copy: &Saved, guard: Duration) {
+        let Saved(old) = copy;
         self.with_all(|contents, now| {
-            contents.names.clear();
-            let life = &mut contents.life;
-            let (restarts, guarded_until) = (life.restarts + 1, now + guard);
-            *life = Life { restarts, guarded_until, is_empty: true, is_blank: true, floor: None };
+            contents.names = old.names.iter().map(|(name, entry)| (name.clone(), entry.restarted())).collect();
+            let (restarts, guarded_until) = (contents.life.restarts + 1, now + guard);
+            let floor = old.life.floor;
+            let is_blank = floor.is_none() && old.names.values().all(Entry::is_blank);
+            contents.life = Life { restarts, guarded_until, is_empty: true, is_blank, floor };
         });
     }
 
@@ -121,6 +130,15 @@ impl Entry {
         if self.is_adopted { self.floor } else { self.floor.max(life.floor) }
     }
 
+    /// Whoever waits or listens has gone, and what the others know by now is unknown.
+    fn restarted(&self) -> Self {
+        Self { is_adopted: false, queue: BTreeMap::new(), bells: Vec::new(), ..self.clone() }
+    }
+
+    fn is_blank(&self) -> bool {
+        self.token == 0 && self.floor.is_none() && self.marks == Marks::default()
+    }
+
     fn is_full(&self, life: &Life) -> bool {
         !life.is_empty || self.is_adopted || !Rule::TheEmptyAreNotFull.holds()
     }
@@ -138,11 +156,17 @@ impl Entry {
             return;
         }
         let own = self.remembers(life);
-        let open = memories.open.iter().filter(|(tick, _)| !own.has_closed(**tick));
-        self.marks.open.extend(open);
+        // What it has open itself is from before: the others may have closed it since.
+        self.marks.open = memories.open.clone();
+        self.marks.open.retain(|tick, _| !own.has_closed(*tick));
         self.marks.newest = own.newest.max(memories.newest);
         self.floor = own.floor.max(memories.floor);
         self.is_adopted = true;
+    }
+
+    /// What was open before all was lost counts as claimed.
+    fn close_all_with_a_time(&mut self) {
+        self.marks.open.retain(|tick, _| *tick == Tick::ONLY);
     }
 
     fn remembers(&self, life: &Life) -> Memories {
@@ -212,6 +236,10 @@ impl Member for Memory {
             self.with_all(|contents, now| {
                 let life = &mut contents.life;
                 life.check_adopts(into, &self.life(life), now)?;
+                if life.is_empty {
+                    let unknown = contents.names.values_mut().filter(|entry| !entry.is_adopted);
+                    unknown.for_each(Entry::close_all_with_a_time);
+                }
                 *life = Life { is_empty: false, is_blank: false, floor: life.floor.max(Some(floor)), ..*life };
                 Ok(())
             })

@@ -6,7 +6,7 @@ use crate::rule::Rule;
 /// What a [`Memory`] had in it at one moment; nothing by default. For tests of what becomes of locks when a server
 /// loses data.
 #[derive(Debug, Clone, Default)]
-pub struct Saved(Contents);
+pub struct Saved(pub(super) Contents);
 
 impl Memory {
     /// What is in it now: a snapshot on a disk, a backup, a replica that lags from here on.

@@ -8,6 +8,7 @@ use sqlx::mysql::MySqlRow;
 use super::call::Rows;
 use super::fault::Fault;
 use crate::error::ErrorKind;
+use crate::stores::sql::arbiter::{Stored, Ticked};
 use crate::stores::sql::{self, Acquired, Shown, Taken, by_name};
 
 /// The answer to a claim: what its columns are, the first one says.
@@ -76,6 +77,29 @@ pub(super) fn digits(rows: &Rows) -> Result<Vec<i32>, Fault> {
 /// The only number.
 pub(super) fn number(rows: &Rows) -> Result<i64, Fault> {
     Ok(rows.first().ok_or(Fault::Garbled)?.try_get(0)?)
+}
+
+/// The route; none if there is none.
+pub(super) fn route(rows: &Rows) -> Result<Option<Stored>, Fault> {
+    let Some(row) = rows.first() else { return Ok(None) };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Some(Stored {
+        epoch: row.try_get(0)?,
+        incarnation: row.try_get::<Option<&[u8]>, _>(1)?.map(text),
+        wait: row.try_get(2)?,
+        lease: row.try_get(3)?,
+        drift: row.try_get(4)?,
+        max_ttl: row.try_get(5)?,
+        identity: text(row.try_get(6)?),
+        patience: row.try_get(7)?,
+        complained: row.try_get(8)?,
+    }))
+}
+
+/// What became of a claim of a tick, or how the tick stands.
+pub(super) fn ticked(rows: &Rows) -> Result<Ticked, Fault> {
+    let row = rows.first().ok_or(Fault::Garbled)?;
+    Ok(Ticked { outcome: row.try_get(0)?, attempt: row.try_get(1)?, value: row.try_get(2)? })
 }
 
 /// What the clock shows. That of a server which takes no writes doesn't count: it follows another, or once led.

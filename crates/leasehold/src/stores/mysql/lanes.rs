@@ -12,16 +12,26 @@ use super::lane::{Lane, Site};
 const LANES: usize = 4;
 
 /// The lanes of a handle.
-pub(super) struct Lanes(Vec<Lane>);
+pub(super) struct Lanes {
+    named: Vec<Lane>,
+    /// The route's own: no name that somebody has locked holds it up.
+    route: Lane,
+}
 
 impl Lanes {
     pub fn to(site: &Arc<Site>) -> Self {
-        Self((0..LANES).map(|_| Lane::new(Arc::clone(site))).collect())
+        let lane = || Lane::new(Arc::clone(site));
+        Self { named: (0..LANES).map(|_| lane()).collect(), route: lane() }
     }
 
     /// Asks what has to do with no name.
     pub async fn ask(&self, call: Call) -> Result<Rows, Fault> {
-        self.0[0].ask(call).await
+        self.named[0].ask(call).await
+    }
+
+    /// Asks for the route.
+    pub async fn ask_for_route(&self, call: Call) -> Result<Rows, Fault> {
+        self.route.ask(call).await
     }
 
     /// Asks for a name, behind all that was asked for it before.
@@ -29,6 +39,6 @@ impl Lanes {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0);
-        self.0[lane].ask(call).await
+        self.named[lane].ask(call).await
     }
 }

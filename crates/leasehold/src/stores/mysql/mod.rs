@@ -5,6 +5,7 @@
 
 mod advisory;
 mod answer;
+mod arbiter;
 mod batch;
 mod call;
 mod doctor;
@@ -15,6 +16,7 @@ mod options;
 mod schema;
 mod session;
 mod shedlock;
+mod tagged;
 mod tls;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,13 +37,13 @@ use crate::name::LockName;
 use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
-use crate::stores::sql::{self, Asked, Mode, Said, Shown};
+use crate::stores::sql::{self, Acquired, Asked, Mode, Said, Shown};
 
 /// The longest label that there is room for, in characters.
 const LABEL: usize = 255;
 
-const ACQUIRE: &str = "call leasehold_v1_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const RENEW: &str = "call leasehold_v1_renew(?, ?)";
+const ACQUIRE: &str = "call leasehold_v2_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const RENEW: &str = "call leasehold_v2_renew(?, ?, ?)";
 const RELEASE: &str = "call leasehold_v1_release(?, ?, ?, ?, ?, ?)";
 const LEAVE: &str = "call leasehold_v1_leave(?, ?, ?)";
 const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
@@ -131,9 +133,10 @@ impl MySql {
         fault.told(&self.site.options.shown)
     }
 
-    async fn acquire(&self, claim: &Claim) -> Result<Attempt> {
+    /// Asks for a lease; with an epoch, under that route.
+    async fn acquire(&self, claim: &Claim, epoch: Option<i64>) -> Result<Acquired> {
         let asked = Asked::of(claim, "");
-        let label: String = asked.label.chars().take(LABEL).collect();
+        let label = room_for(asked.label);
         let call = self
             .call(ACQUIRE, &claim.name)
             .bytes(asked.holder)
@@ -145,14 +148,19 @@ impl MySql {
             .number(asked.keep)
             .number(i64::from(asked.queue))
             .number(asked.ticket)
-            .number(sql::micros(FencingToken::BUILT));
+            .number(sql::micros(FencingToken::BUILT))
+            .number(epoch);
         let rows = self.ask(&claim.name, call).await?;
-        let acquired = answer::acquired(&rows).map_err(|fault| self.told(fault))?;
-        acquired.attempt(claim, &self.site.options.shown)
+        answer::acquired(&rows).map_err(|fault| self.told(fault))
     }
 
-    async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
-        let call = Call::new(RENEW).bytes(self.site.options.namespace.as_str()).text(&batch::json(leases));
+    /// An answer for each, in order; with an epoch, of leases that have this tag.
+    async fn renew_all(&self, leases: &[(LeaseKey, Duration)], epoch: Option<i64>) -> Vec<Result<Renewal>> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
+        let call =
+            Call::new(RENEW).bytes(self.site.options.namespace.as_str()).text(&batch::json(leases)).number(epoch);
         match self.lanes.ask(call).await.and_then(|rows| answer::digits(&rows)) {
             Ok(digits) if digits.len() == leases.len() => {
                 digits.into_iter().map(|digit| sql::renewal(digit).ok_or_else(|| self.busy())).collect()
@@ -196,6 +204,11 @@ impl MySql {
     }
 }
 
+/// As much of a label as there is room for.
+fn room_for(label: &str) -> String {
+    label.chars().take(LABEL).collect()
+}
+
 /// The same error for another lease of a batch.
 fn again(error: &Error) -> Error {
     let same = Error::new(error.kind(), error.to_string());
@@ -228,7 +241,7 @@ impl Store for MySql {
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
-        Box::pin(self.acquire(claim))
+        Box::pin(async move { self.acquire(claim, None).await?.attempt(claim, &self.site.options.shown) })
     }
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
@@ -239,12 +252,7 @@ impl Store for MySql {
     }
 
     fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<Result<Renewal>>> {
-        Box::pin(async move {
-            if leases.is_empty() {
-                return Vec::new();
-            }
-            self.renew_all(leases).await
-        })
+        Box::pin(self.renew_all(leases, None))
     }
 
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
@@ -299,7 +307,7 @@ impl Store for MySql {
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
-        None
+        Some(self)
     }
 
     fn as_member(&self) -> Option<&dyn Member> {

@@ -9,8 +9,9 @@ use super::options::Options;
 use crate::error::ErrorKind;
 use crate::stores::sql::{self, KeyScheme};
 
-/// What this build makes. The procedures carry it in their names, so that two versions can be in use at a time.
-pub(super) const VERSION: i64 = 1;
+/// What this build makes. A procedure's name carries the version that brought it, or last changed it, so that programs of two
+/// versions can be in use at a time.
+pub(super) const VERSION: i64 = 2;
 
 /// The oldest version of this program that can still use the tables that this one makes.
 const OLDEST: i64 = 1;
@@ -18,34 +19,49 @@ const OLDEST: i64 = 1;
 /// Statements end with a line that is `//`, as for MySQL's own client after `delimiter //`.
 const VERSIONS: &str = include_str!("schema/version.sql");
 const TABLES: &str = include_str!("schema/tables.sql");
-const PROCEDURES: [&str; 3] =
-    [include_str!("schema/parts.sql"), include_str!("schema/acquire.sql"), include_str!("schema/calls.sql")];
+const PROCEDURES: [&str; 5] = [
+    include_str!("schema/parts.sql"),
+    include_str!("schema/acquire.sql"),
+    include_str!("schema/calls.sql"),
+    include_str!("schema/arbiter.sql"),
+    include_str!("schema/older.sql"),
+];
 
-/// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each.
-const SETTINGS: &str = "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
+/// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each. And
+/// who waits for a table, to change it, holds up all who come later: not for long.
+const SETTINGS: &str =
+    "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', lock_wait_timeout = 2";
 
 /// A table, what a user needs to be allowed there who has the tables made by another, and what is lost without that.
 pub(super) struct Table {
     pub name: &'static str,
     pub rights: &'static [&'static str],
     pub cost: &'static str,
+    /// Whether most can do without.
+    pub is_special: bool,
+}
+
+impl Table {
+    const fn of(name: &'static str, rights: &'static [&'static str], cost: &'static str) -> Self {
+        Self { name, rights, cost, is_special: false }
+    }
 }
 
 const ALL: &[&str] = &["select", "insert", "update", "delete"];
 
-pub(super) const RIGHTS: [Table; 8] = [
-    Table { name: "schema", rights: &["select"], cost: "nothing works: the tables' version can't be read" },
-    Table { name: "names", rights: ALL, cost: "nothing can be granted" },
-    Table { name: "locks", rights: ALL, cost: "nothing can be granted" },
-    Table { name: "fence", rights: ALL, cost: "nothing can be granted" },
-    Table { name: "waiters", rights: ALL, cost: "nobody can wait in line" },
-    Table { name: "ticks", rights: ALL, cost: "ticks and keys can't be claimed" },
+pub(super) const RIGHTS: [Table; 9] = [
+    Table::of("schema", &["select"], "nothing works: the tables' version can't be read"),
+    Table::of("names", ALL, "nothing can be granted"),
+    Table::of("locks", ALL, "nothing can be granted"),
+    Table::of("fence", ALL, "nothing can be granted"),
+    Table::of("waiters", ALL, "nobody can wait in line"),
+    Table::of("ticks", ALL, "ticks and keys can't be claimed"),
+    Table::of("modes", &["select", "insert"], "nothing works: which kind of lock the namespace has can't be agreed on"),
+    Table::of("tokens", &["select", "insert", "update"], "session locks can't be granted"),
     Table {
-        name: "modes",
-        rights: &["select", "insert"],
-        cost: "nothing works: which kind of lock the namespace has can't be agreed on",
+        is_special: true,
+        ..Table::of("routes", &["select", "insert", "update"], "it can't be the arbiter of a fallback")
     },
-    Table { name: "tokens", rights: &["select", "insert", "update"], cost: "session locks can't be granted" },
 ];
 
 const ALREADY_THERE: u16 = 1304;
@@ -134,13 +150,14 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
             made => made?,
         }
     }
-    run(db, &note_version()).await
+    run(db, &note_version()).await?;
+    run(db, "set lock_wait_timeout = default").await
 }
 
 fn note_version() -> String {
     format!(
         "insert into leasehold_schema(one, version, oldest, home) values(1, {VERSION}, {OLDEST}, uuid()) \
-         on duplicate key update version = {VERSION}, oldest = {OLDEST}"
+         on duplicate key update version = greatest(version, {VERSION}), oldest = greatest(oldest, {OLDEST})"
     )
 }
 
@@ -199,24 +216,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_procedure_carries_the_version_and_calls_no_other() {
+    fn every_procedure_carries_a_version_and_calls_what_is_made_along_with_it() {
         let all = PROCEDURES.concat();
         let names: Vec<_> = procedures().collect();
-        assert_eq!(names.len(), 11, "{names:?}");
-        for called in all.split("leasehold_v").skip(1) {
-            assert!(called.starts_with(&format!("{VERSION}_")), "{called:.20}");
+        assert_eq!(names.len(), 29, "{names:?}");
+        for called in all.split("call ").skip(1) {
+            let called = called.split('(').next().unwrap_or_default();
+            assert!(names.contains(&called), "{called}");
         }
         for name in names {
-            assert!(name.starts_with("leasehold_v"), "{name}");
+            assert!((1..=VERSION).any(|version| name.starts_with(&format!("leasehold_v{version}_"))), "{name}");
         }
     }
 
     #[test]
     fn what_is_printed_is_all_of_it() {
         let text = print("app");
-        assert_eq!(text.matches("create table if not exists").count(), 8);
+        assert_eq!(text.matches("create table if not exists").count(), 9);
         assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
         assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
-        assert_eq!(text.matches("\n--   grant ").count(), 8 + text.matches("create procedure").count());
+        assert_eq!(text.matches("\n--   grant ").count(), 9 + text.matches("create procedure").count());
     }
 }

@@ -26,10 +26,14 @@ const FRESH: Duration = Duration::from_secs(1);
 /// for a little: nobody here holds them for longer than a commit takes.
 const SETTINGS: &str = "
     set names utf8mb4;
-    set session transaction isolation level read committed;
-    set session autocommit = 1, innodb_lock_wait_timeout = 2, wait_timeout = 600,
-        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION' /*M! , max_statement_time = 0 */;
+    set session transaction isolation level read committed, read write;
+    set session autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2, wait_timeout = 600,
+        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
     select cast(p.id as signed), cast(p.host as char) from information_schema.processlist p where p.id = connection_id()";
+
+/// Whatever limits its administrator has set for all sessions: an answer that is cut off would be read as another one.
+pub(super) const UNLIMITED: &str =
+    "set session sql_big_selects = 1, sql_select_limit = 18446744073709551615 /*M! , max_statement_time = 0 */";
 
 /// A connection to a server that has the tables.
 pub(super) struct Session {
@@ -54,6 +58,7 @@ impl Session {
             |_| Fault::Unsent(ErrorKind::TimedOut, format!("{} did not answer within {PATIENCE:?}", options.place));
         let mut db = tokio::time::timeout(PATIENCE, connect(options)).await.map_err(late)??;
         let introduced = async {
+            raw_sql(UNLIMITED).execute(&mut db).await?;
             let row = raw_sql(SETTINGS).fetch_all(&mut db).await?.pop();
             Ok::<_, Fault>(row.as_ref().map(Identity::read).transpose()?)
         };

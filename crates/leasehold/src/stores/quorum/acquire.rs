@@ -58,7 +58,9 @@ impl Inner {
                 "a quorum has no several permits: three holders of two permits each can have a majority of the members";
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
+        self.meet(claim.ttl).await;
         self.check_members()?;
+        self.check_ttl(claim.ttl)?;
         if let Some(answer) = self.again(claim).await? {
             return Ok(answer);
         }
@@ -131,8 +133,8 @@ impl Inner {
         let elsewhere: Vec<_> = votes.held.iter().map(|(member, _)| *member).collect();
         let ours: Vec<_> = (0..self.nodes.len()).filter(|member| !elsewhere.contains(member)).collect();
         let has_any = !votes.granted.is_empty();
-        let outcome = match (self.check_members(), votes.verdict()) {
-            // Who it is that has answered is known only now.
+        let outcome = match (self.check_members().and_then(|()| self.check_ttl(claim.ttl)), votes.verdict()) {
+            // Who it is that has answered may be known only now.
             (Err(refused), _) => Err(refused.maybe_applied()),
             (Ok(()), Verdict::Won(token)) => self.second_phase(claim, &lease, token, &ours).await,
             (Ok(()), Verdict::Held(holding)) => Ok(Outcome::Held(holding)),
@@ -186,6 +188,10 @@ impl Inner {
         }
         // As many as make any majority without one of them impossible.
         if told.not_due.len() >= self.majority() {
+            let is_closed = |why: &&NotDue| matches!(why, NotDue::Claimed { unfinished: false, .. });
+            if told.not_due.iter().filter(is_closed).count() >= self.majority() {
+                self.rounds.is_over(&key_of(claim), lease.holder);
+            }
             self.fill_later(&claim.name, told.not_full, round);
             return Ok(Outcome::NotDue(most_telling(&told.not_due)));
         }

@@ -1,42 +1,72 @@
 //! Who the members are, and whether they may be.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use super::{Inner, Node};
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use super::round::{Answer, Round};
+use super::{Inner, Node, limit_for};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim};
-use crate::member::Identity;
+use crate::member::{Identity, Memories};
+use crate::span::Span;
 
-/// What is known of the members' servers. Each is asked once, before its first claim.
+/// What is known of the members' servers. Each is asked before its first claim, and again once it is not what it was.
 #[derive(Debug)]
 pub(super) struct Census {
-    servers: Mutex<Vec<Option<Box<str>>>>,
+    known: Mutex<Vec<Option<Identity>>>,
+    /// Whether somebody asks those who are not known who they are.
+    is_asking: AtomicBool,
     /// Why this is no quorum; found once, it stays so until the members are changed.
     refused: OnceLock<String>,
 }
 
 impl Census {
     pub fn of(members: usize) -> Self {
-        Self { servers: Mutex::new(vec![None; members]), refused: OnceLock::new() }
+        Self { known: Mutex::new(vec![None; members]), is_asking: AtomicBool::new(false), refused: OnceLock::new() }
     }
 
-    fn servers(&self) -> MutexGuard<'_, Vec<Option<Box<str>>>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Vec<Option<Identity>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes down who a member is, unless it may not be one.
     fn admit(&self, index: usize, nodes: &[Node], identity: Identity) {
-        let Identity { server, unfit, .. } = identity;
-        let (mut servers, name) = (self.servers(), &nodes[index].name);
-        let twice = servers.iter().position(|known| known.as_ref() == Some(&server)).filter(|other| *other != index);
-        if let Some(other) = twice {
+        let (mut known, name) = (self.known(), &nodes[index].name);
+        let is_same = |other: &Option<Identity>| other.as_ref().is_some_and(|other| other.server == identity.server);
+        let twice = known.iter().enumerate().find(|(other, known)| *other != index && is_same(known));
+        if let Some((other, _)) = twice {
             let other = &nodes[other].name;
             let _ = self.refused.set(format!("{other} and {name} are the same server: its loss would be that of both"));
         }
-        if let Some(why) = unfit {
+        if let Some(why) = &identity.unfit {
             let _ = self.refused.set(format!("{name} can't be a member of a quorum: {why}"));
         }
-        servers[index] = Some(server);
+        known[index] = Some(identity);
+    }
+
+    /// Whether a member is known, but in another life than it says: it was restarted, or is another server at the same
+    /// address.
+    fn knew_another(&self, index: usize, life: &str) -> bool {
+        self.known()[index].as_ref().is_some_and(|known| *known.server != *life)
+    }
+
+    fn strangers(&self) -> Vec<usize> {
+        let known = self.known();
+        (0..known.len()).filter(|index| known[*index].is_none()).collect()
+    }
+}
+
+/// While it lives, somebody asks.
+struct Asking(Arc<Census>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.is_asking.store(false, Ordering::Relaxed);
     }
 }
 
@@ -52,16 +82,94 @@ impl Inner {
         }
     }
 
-    /// A claim to one member; who that is, is asked first, once.
+    /// Whether all members that are known keep a lease of this TTL in mind over a restart.
+    ///
+    /// # Errors
+    /// One of them doesn't.
+    pub(super) fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        let known = self.census.known();
+        let largest =
+            known.iter().enumerate().filter_map(|(index, known)| Some((known.as_ref()?.max_ttl, index))).min();
+        let Some((largest, index)) = largest.filter(|(largest, _)| *largest < ttl) else { return Ok(()) };
+        let name = &self.nodes[index].name;
+        let message = format!(
+            "after a restart {name} grants again when {} (its max_ttl) have passed, and this TTL is {}: ask for a smaller \
+             one, or raise max_ttl there",
+            Span(largest),
+            Span(ttl)
+        );
+        Err(Error::new(ErrorKind::Misconfigured, message))
+    }
+
+    /// Before anything is claimed a majority has said who it is; and who else answers as soon. The others are asked beside us.
+    pub(super) async fn meet(self: &Arc<Self>, ttl: Duration) {
+        let strangers = self.census.strangers();
+        if strangers.is_empty() || self.census.is_asking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let asking = Asking(Arc::clone(&self.census));
+        let missing = self.majority().saturating_sub(self.nodes.len() - strangers.len());
+        let asked = Instant::now();
+        let mut round = self.ask(strangers, limit_for(ttl)).await;
+        let mut met = 0;
+        while met < missing
+            && let Some(answer) = round.next().await
+        {
+            met += usize::from(self.is_met(answer));
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let others = async |round: &mut Round<'static, Identity>| {
+            while let Some(answer) = round.next().await {
+                self.is_met(answer);
+            }
+        };
+        if missing > 0 && timeout(asked.elapsed(), others(&mut round)).await.is_ok() {
+            return;
+        }
+        let inner = Arc::clone(self);
+        runtime.spawn(async move {
+            let _asking = asking;
+            while let Some(answer) = round.next().await {
+                inner.is_met(answer);
+            }
+        });
+    }
+
+    /// Asks those anew who say that they live in another life than is known: two of them may be the same server by now.
+    pub(super) async fn meet_again(&self, answers: &[(usize, Memories)], limit: Duration) {
+        let others = answers.iter().filter(|(member, memories)| self.census.knew_another(*member, &memories.life));
+        let others = others.map(|(member, _)| *member).collect();
+        for answer in self.ask(others, limit).await.rest().await {
+            self.is_met(answer);
+        }
+    }
+
+    async fn ask(&self, whom: Vec<usize>, limit: Duration) -> Round<'static, Identity> {
+        let call = |member: usize| -> (usize, BoxFuture<'static, Result<Identity>>) {
+            let store = Arc::clone(&self.nodes[member].store);
+            let call = async move { store.as_member().expect("only members are admitted").identity().await };
+            (member, call.boxed())
+        };
+        Round::send(whom.into_iter().map(call), limit).await
+    }
+
+    /// Whether it has said who it is.
+    fn is_met(&self, (member, identity): Answer<Identity>) -> bool {
+        let identity = identity.ok().map(|identity| self.census.admit(member, &self.nodes, identity));
+        identity.is_some()
+    }
+
+    /// A claim to one member; who that is, is asked first, if it isn't known.
     pub(super) async fn claim(&self, member: usize, claim: &Claim) -> Result<Attempt> {
         let node = &self.nodes[member];
-        let is_known = self.census.servers()[member].is_some();
+        let is_known = self.census.known()[member].is_some();
         if !is_known {
             // Nothing was claimed yet.
             let identity = node.member().identity().await.map_err(certainly_not)?;
             self.census.admit(member, &self.nodes, identity);
         }
         self.check_members()?;
+        self.check_ttl(claim.ttl)?;
         node.store.try_acquire(claim).await
     }
 }

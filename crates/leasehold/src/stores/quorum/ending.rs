@@ -7,9 +7,10 @@ use futures_util::future::{BoxFuture, FutureExt, join_all, poll_immediate};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
+use super::debts::{Next, Untold};
 use super::round::{Answer, Round};
-use super::rounds::{Untold, key_of};
-use super::{Inner, LIMIT};
+use super::rounds::key_of;
+use super::{Inner, LIMIT, LONGEST_PAUSE, SHORTEST_PAUSE};
 use crate::chance;
 use crate::error::{Error, Result};
 use crate::lease::{Claim, Ended, HolderId, LeaseKey, Release};
@@ -21,6 +22,12 @@ pub(super) enum Ending {
     Leave,
     Release(Ended),
 }
+
+/// Where something is to be told later, it is looked for so often.
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
+
+/// So much is told at a time to a member that answers; to one that doesn't, one thing after another.
+const AT_ONCE: usize = 64;
 
 /// What the members say to an ending.
 #[derive(Default)]
@@ -49,7 +56,7 @@ impl Inner {
         let lease = LeaseKey { name: key.name.clone(), holder: id };
         let everybody: Vec<_> = (0..self.nodes.len()).collect();
         // From now on nobody puts it back.
-        let give_up = self.rounds.ends(key, id, how);
+        let untold = self.rounds.ends(key, id, how);
         let mut round = self.tell(&lease, how, &everybody).await;
         let mut told = Told::default();
         let is_decided = |told: &Told| told.released.max(told.not_held) >= self.majority();
@@ -63,11 +70,11 @@ impl Inner {
             return Err(if told.released + told.not_held > 0 { error.maybe_applied() } else { error });
         }
         let had_it = told.released >= self.majority();
-        let (inner, key) = (Arc::clone(self), key.clone());
+        let inner = Arc::clone(self);
         in_background(async move {
             let late = failed(round.rest().await);
             let left = told.failed.into_iter().map(|(member, _)| member).chain(late).collect();
-            inner.tell_later(&key, Untold { id, how, give_up }, left);
+            inner.tell_later(&untold, left);
         })
         .await;
         Ok(if had_it { Release::Released } else { Release::NotHeld })
@@ -91,28 +98,37 @@ impl Inner {
         how: Ending,
         whom: Vec<usize>,
     ) {
-        let (inner, key) = (Arc::clone(self), key_of(claim));
-        let give_up = self.rounds.ends(&key, id, how);
+        let inner = Arc::clone(self);
+        let untold = self.rounds.ends(&key_of(claim), id, how);
         in_background(async move {
-            let lease = LeaseKey { name: key.name.clone(), holder: id };
+            let lease = LeaseKey { name: untold.key.name.clone(), holder: id };
             let left = failed(inner.tell(&lease, how, &whom).await.rest().await).collect();
-            inner.tell_later(&key, Untold { id, how, give_up }, left);
+            inner.tell_later(&untold, left);
         })
         .await;
     }
 
-    /// Tells it these members, who could not be reached, until they have heard of it. All that one of them has not heard of
-    /// an acquisition is told by one task: whoever waits leaves a round behind each time it asks.
-    fn tell_later(self: &Arc<Self>, key: &LeaseKey, untold: Untold, whom: Vec<usize>) {
-        if whom.is_empty() {
-            return self.rounds.forget(key, untold.id);
+    /// Tells it these members, who could not be reached, until they have heard of it.
+    fn tell_later(self: &Arc<Self>, untold: &Untold, whom: Vec<usize>) {
+        if Handle::try_current().is_err() {
+            if whom.is_empty() {
+                self.rounds.forget(&untold.key, untold.id);
+            }
+            return;
         }
+        if whom.is_empty() {
+            return self.begin_to_tell(self.rounds.is_told_to_all(&untold.key, untold.id));
+        }
+        let whom = whom.into_iter().filter(|member| self.rounds.owe(*member, untold.clone())).collect();
+        self.begin_to_tell(whom);
+    }
+
+    /// All that one of them has not heard of, of whatever acquisition, is told by one task.
+    fn begin_to_tell(self: &Arc<Self>, whom: Vec<usize>) {
         let Ok(runtime) = Handle::try_current() else { return };
         for member in whom {
-            if self.rounds.owe(key, member, untold) {
-                let teller = Teller { inner: Arc::clone(self), key: key.clone(), member, is_done: false };
-                runtime.spawn(teller.tell());
-            }
+            let teller = Teller { inner: Arc::clone(self), member, is_done: false };
+            runtime.spawn(teller.tell());
         }
     }
 
@@ -151,35 +167,43 @@ fn failed(answers: Vec<Answer<Release>>) -> impl Iterator<Item = usize> {
     answers.into_iter().filter(|(_, answer)| answer.is_err()).map(|(member, _)| member)
 }
 
-/// Tells one member what it has not heard of one acquisition.
+/// Tells one member what it has not heard of.
 struct Teller {
     inner: Arc<Inner>,
-    key: LeaseKey,
     member: usize,
     is_done: bool,
 }
 
 impl Teller {
     async fn tell(mut self) {
-        let mut pause = Duration::from_millis(20);
+        let (mut pause, mut most) = (SHORTEST_PAUSE, AT_ONCE);
         loop {
             sleep(pause.mul_f64(chance::within(0.5..1.0))).await;
-            let Some(owed) = self.inner.rounds.owed(&self.key, self.member) else {
-                self.is_done = true;
-                return;
+            let next = match self.inner.rounds.owed(self.member, most) {
+                Next::Tell(next) => next,
+                Next::Later => {
+                    pause = LOOKS_EVERY;
+                    continue;
+                }
+                Next::Nothing => {
+                    self.is_done = true;
+                    return;
+                }
             };
-            let heard: Vec<_> =
-                join_all(owed.iter().map(|untold| self.say(untold))).await.into_iter().flatten().collect();
-            self.inner.rounds.heard(&self.key, self.member, &heard);
-            pause = (pause * 2).min(Duration::from_secs(2));
+            let heard: Vec<_> = join_all(next.into_iter().map(|untold| self.say(untold))).await;
+            let heard: Vec<_> = heard.into_iter().flatten().collect();
+            (pause, most) =
+                if heard.is_empty() { ((pause * 2).min(LONGEST_PAUSE), 1) } else { (SHORTEST_PAUSE, AT_ONCE) };
+            let whom = self.inner.rounds.heard(self.member, &heard);
+            self.inner.begin_to_tell(whom);
         }
     }
 
-    /// What it has heard of.
-    async fn say(&self, untold: &Untold) -> Option<HolderId> {
-        let lease = LeaseKey { name: self.key.name.clone(), holder: untold.id };
+    /// If it has heard of it.
+    async fn say(&self, untold: Untold) -> Option<Untold> {
+        let lease = LeaseKey { name: untold.key.name.clone(), holder: untold.id };
         let answers = self.inner.tell(&lease, untold.how, &[self.member]).await.rest().await;
-        failed(answers).next().is_none().then_some(untold.id)
+        failed(answers).next().is_none().then_some(untold)
     }
 }
 
@@ -187,7 +211,7 @@ impl Teller {
 impl Drop for Teller {
     fn drop(&mut self) {
         if !self.is_done {
-            self.inner.rounds.gives_up(&self.key, self.member);
+            self.inner.rounds.gives_up(self.member);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | `votes` | what the answers to a claim come to |
 //! | `acquire` | an attempt: the votes, the second phase, and again if the vote was split |
 //! | `rounds` | under which identities an acquisition is known to the members |
+//! | `debts` | what a member has not heard of |
 //! | `renewal` `ending` `view` | renewing, releasing and cleaning up, what an operator sees |
 //! | `refill` | a member that came back empty |
 //! | `census` | who the members are, and whether they may be |
@@ -14,6 +15,7 @@
 
 mod acquire;
 mod census;
+mod debts;
 mod ending;
 mod outage;
 mod refill;
@@ -24,6 +26,7 @@ mod view;
 mod votes;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -52,6 +55,8 @@ struct Inner {
     nodes: Vec<Node>,
     rounds: Arc<Rounds>,
     census: Arc<Census>,
+    /// Whether somebody goes on founding it.
+    is_founding: Arc<AtomicBool>,
 }
 
 /// One of the members.
@@ -70,6 +75,13 @@ impl Node {
 
 /// How long one member may take for what is not about a TTL.
 const LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a member is left alone between what it is told in the background: as long as it doesn't answer, longer each time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// For how long a member that can't be reached is told what nothing else tells it.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The smallest TTL: of a smaller one too little is left after two phases.
 const SMALLEST_TTL: Duration = Duration::from_secs(2);
@@ -100,8 +112,8 @@ impl Quorum {
             );
             return Err(Error::invalid(message));
         }
-        let census = Census::of(nodes.len());
-        Ok(Self { inner: Arc::new(Inner { nodes, rounds: Arc::default(), census: Arc::new(census) }) })
+        let (rounds, census) = (Arc::new(Rounds::among(nodes.len())), Arc::new(Census::of(nodes.len())));
+        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding: Arc::default() }) })
     }
 
     /// Accepts that what the members remembered of ticks is lost: those up to five minutes from now count as claimed, and
@@ -137,11 +149,11 @@ impl Store for Quorum {
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
-        let Inner { nodes, rounds, census } = &*self.inner;
+        let Inner { nodes, rounds, census, is_founding } = &*self.inner;
         let again = |node: &Node| Node { name: Arc::clone(&node.name), store: node.store.for_keeper() };
         let nodes = nodes.iter().map(again).collect();
-        let (rounds, census) = (Arc::clone(rounds), Arc::clone(census));
-        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census }) })
+        let (rounds, census, is_founding) = (Arc::clone(rounds), Arc::clone(census), Arc::clone(is_founding));
+        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding }) })
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {

@@ -1,10 +1,17 @@
 //! A member that came back empty, and a quorum that is new.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
 use super::round::Round;
-use super::{Inner, LIMIT};
+use super::{Inner, LIMIT, LONGEST_PAUSE, PATIENCE, SHORTEST_PAUSE};
+use crate::chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::member::Memories;
 use crate::name::LockName;
@@ -30,6 +37,7 @@ impl Inner {
                 Err(error) => failed.push((member, error)),
             }
         }
+        self.meet_again(&answers, limit).await;
         Recalled { answers, failed }
     }
 
@@ -38,8 +46,9 @@ impl Inner {
     ///
     /// # Errors
     /// Too few others remember it; or the members can't be reached, or may not adopt yet.
-    pub(super) async fn refill(&self, name: &LockName, empty: &[usize], limit: Duration) -> Result<()> {
+    pub(super) async fn refill(self: &Arc<Self>, name: &LockName, empty: &[usize], limit: Duration) -> Result<()> {
         let Recalled { answers, failed } = self.recall(name, limit).await;
+        self.check_members()?;
         let counts = |member: &usize, memories: &Memories| {
             (memories.is_full && !empty.contains(member)) || !Rule::AdoptedFromTheFull.holds()
         };
@@ -59,7 +68,7 @@ impl Inner {
         if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
             let everybody: Vec<_> = (0..self.nodes.len()).collect();
             let clocks = answers.iter().map(|(_, memories)| memories.clock);
-            return self.found(clocks, &lives_of(&answers, &everybody), limit).await;
+            return self.found_from_now_on(clocks, lives_of(&answers, &everybody), limit).await;
         }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
@@ -81,7 +90,8 @@ impl Inner {
         let answers = Round::send(calls, LIMIT).await.rest().await;
         let lives: Lives =
             answers.into_iter().filter_map(|(member, answer)| Some((member, answer.ok()?.server))).collect();
-        self.found(clocks.into_iter(), &lives, LIMIT).await
+        let failed = self.tell_of_founding(floor_at(clocks.into_iter())?, &lives, LIMIT).await;
+        self.is_founded(lives.len() - failed.len(), &failed)
     }
 
     async fn adopt(&self, name: &LockName, empty: &Lives, memories: &Memories, limit: Duration) -> Result<()> {
@@ -93,20 +103,64 @@ impl Inner {
         if failed.len() < all { Ok(()) } else { Err(self.outage(&failed)) }
     }
 
-    /// Whoever was granted a tick before had a member whose clock was not more than the slack behind it.
-    async fn found(&self, clocks: impl Iterator<Item = Duration>, whom: &Lives, limit: Duration) -> Result<()> {
-        let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
-        let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
-        let Some(floor) = floor else {
-            return Err(Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"));
-        };
+    /// No member remembers anything. Who has not heard of it is told in the background, in the life that it was seen in: in
+    /// that it has acknowledged nothing that it could have forgotten.
+    async fn found_from_now_on(
+        self: &Arc<Self>,
+        clocks: impl Iterator<Item = Duration>,
+        everybody: Lives,
+        limit: Duration,
+    ) -> Result<()> {
+        let floor = floor_at(clocks)?;
+        let failed = self.tell_of_founding(floor, &everybody, limit).await;
+        let mut left = everybody;
+        left.retain(|(member, _)| failed.iter().any(|(failed, _)| failed == member));
+        self.go_on_founding(floor, left);
+        self.is_founded(self.nodes.len() - failed.len(), &failed)
+    }
+
+    /// One at a time: who sees it unfounded later begins anew.
+    fn go_on_founding(self: &Arc<Self>, floor: Tick, mut left: Lives) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if left.is_empty() || self.is_founding.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (inner, founding) = (Arc::clone(self), Founding(Arc::clone(&self.is_founding)));
+        runtime.spawn(async move {
+            let _founding = founding;
+            let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+            while !left.is_empty() && began.elapsed() < PATIENCE {
+                sleep(pause.mul_f64(chance::within(0.5..1.0))).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                let calls =
+                    left.iter().map(|(member, life)| (*member, inner.found_if_alive(*member, floor, life).boxed()));
+                let answers = Round::send(calls, LIMIT).await.rest().await;
+                let is_left = |member| answers.iter().any(|(failed, answer)| *failed == member && answer.is_err());
+                left.retain(|(member, _)| is_left(*member));
+            }
+        });
+    }
+
+    /// In another life it is another's to found.
+    async fn found_if_alive(&self, member: usize, floor: Tick, life: &str) -> Result<()> {
+        let member = self.nodes[member].member();
+        if *member.identity().await?.server != *life {
+            return Ok(());
+        }
+        member.found(floor, life).await
+    }
+
+    /// Who has not heard of it.
+    async fn tell_of_founding(&self, floor: Tick, whom: &Lives, limit: Duration) -> Vec<(usize, Error)> {
         let calls = whom.iter().map(|(member, life)| (*member, self.nodes[*member].member().found(floor, life)));
         let answers = Round::send(calls, limit).await.rest().await;
-        let failed: Vec<_> = answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect();
-        let count = whom.len() - failed.len();
-        match count {
-            0 => Err(self.outage(&failed)),
-            _ if count < self.majority() => Err(self.outage(&failed).maybe_applied()),
+        answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect()
+    }
+
+    fn is_founded(&self, heard: usize, failed: &[(usize, Error)]) -> Result<()> {
+        match heard {
+            0 => Err(self.outage(failed)),
+            _ if heard < self.majority() => Err(self.outage(failed).maybe_applied()),
             _ => Ok(()),
         }
     }
@@ -117,6 +171,23 @@ impl Inner {
     }
 }
 
+/// Up to where ticks count as claimed from now on: whoever was granted one before had a member whose clock was not more than
+/// the slack behind it.
+fn floor_at(clocks: impl Iterator<Item = Duration>) -> Result<Tick> {
+    let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
+    let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
+    floor.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"))
+}
+
+/// While it lives, somebody goes on founding.
+struct Founding(Arc<AtomicBool>);
+
+impl Drop for Founding {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Those members that are meant, with the life that each is in, as far as they have said.
 fn lives_of(answers: &[(usize, Memories)], whom: &[usize]) -> Lives {
     let meant = answers.iter().filter(|(member, _)| whom.contains(member));
@@ -124,15 +195,11 @@ fn lives_of(answers: &[(usize, Memories)], whom: &[usize]) -> Lives {
 }
 
 /// What several remember between them. A tick that is past for one of them and not open there was closed, though others may
-/// not have heard of that: it stays so. If they name different holders of an open one, nobody may take it back here: one of
-/// them may have begun it, and another, whose round came to nothing, would say that it never was.
+/// not have heard of that: it stays so.
 fn all_that(remember: &[&Memories]) -> Memories {
     let mut open: BTreeMap<Tick, OpenTick> = BTreeMap::new();
     for (tick, theirs) in remember.iter().flat_map(|memories| &memories.open) {
-        let ours = open.entry(*tick).or_insert(*theirs);
-        let holder = ours.holder.filter(|holder| theirs.holder == Some(*holder));
-        let (attempts, once) = (ours.attempts.max(theirs.attempts), ours.once || theirs.once);
-        *ours = OpenTick { holder, attempts, once };
+        open.entry(*tick).and_modify(|ours| *ours = both(*ours, *theirs)).or_insert(*theirs);
     }
     open.retain(|tick, _| !remember.iter().any(|memories| memories.has_closed(*tick)));
     Memories {
@@ -145,6 +212,20 @@ fn all_that(remember: &[&Memories]) -> Memories {
         life: Box::default(),
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
     }
+}
+
+/// What two say of an open tick. If they name different holders nobody may take it back here: one of them may have begun it,
+/// and another, whose round came to nothing, would say that it never was. But a holder may of whom the other has not heard,
+/// or has heard that already.
+fn both(one: OpenTick, other: OpenTick) -> OpenTick {
+    let knows_less = |one: OpenTick, other: OpenTick| one.attempts < other.attempts;
+    let holder = match (one.holder, other.holder) {
+        (ours, theirs) if ours == theirs => ours,
+        (Some(holder), None) if knows_less(other, one) => Some(holder),
+        (None, Some(holder)) if knows_less(one, other) => Some(holder),
+        _ => None,
+    };
+    OpenTick { holder, attempts: one.attempts.max(other.attempts), once: one.once || other.once }
 }
 
 #[cfg(test)]
@@ -178,11 +259,16 @@ mod tests {
     #[test]
     fn nobody_takes_back_what_others_may_have_begun() {
         let (began, failed) = (once(HolderId::fresh()), once(HolderId::fresh()));
-        for theirs in [failed, failed.taken_back()] {
+        let unknown = OpenTick { holder: None, ..began };
+        for theirs in [failed, unknown] {
             let all = all_that(&[&remembered(1, &[(1, began)]), &remembered(1, &[(1, theirs)])]);
-            assert_eq!(all.open[&tick(1)], OpenTick { holder: None, ..began });
+            assert_eq!(all.open[&tick(1)], unknown);
         }
-        let same = all_that(&[&remembered(1, &[(1, began)]), &remembered(1, &[(1, began)])]);
-        assert_eq!(same.open[&tick(1)], began);
+        for theirs in [began, failed.taken_back(), began.taken_back()] {
+            for both in [[began, theirs], [theirs, began]] {
+                let both = both.map(|open| remembered(1, &[(1, open)]));
+                assert_eq!(all_that(&[&both[0], &both[1]]).open[&tick(1)], began, "it may itself");
+            }
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -16,6 +18,9 @@ use crate::lease::{Attempt, Claim, Ended, LeaseKey, Renewal};
 use crate::member::Ratified;
 use crate::rule::Rule;
 
+/// So many leases are put back at a member at a time.
+const AT_ONCE: usize = 8;
+
 /// The answers for one lease so far.
 #[derive(Default)]
 struct Tally {
@@ -27,6 +32,24 @@ struct Tally {
 
 impl Inner {
     pub(super) async fn renew(self: &Arc<Self>, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
+        let refused: Vec<_> = leases.iter().map(|(_, ttl)| self.check_ttl(*ttl).err()).collect();
+        if refused.iter().all(Option::is_none) {
+            return self.renew_all(leases).await;
+        }
+        let allowed = leases.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+        let allowed: Vec<_> = allowed.map(|(lease, _)| lease.clone()).collect();
+        let mut answers = self.renew_all(&allowed).await.into_iter();
+        let answer = |refused: Option<Error>| match refused {
+            Some(error) => Err(error),
+            None => answers.next().expect("there is an answer for each"),
+        };
+        refused.into_iter().map(answer).collect()
+    }
+
+    async fn renew_all(self: &Arc<Self>, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
         let granted: Vec<_> = leases.iter().map(|(key, _)| self.rounds.granted(key)).collect();
         let known_as = |(key, ttl): &(LeaseKey, Duration), granted: &Option<Arc<Granted>>| {
             (granted.as_ref().map_or_else(|| key.clone(), |granted| granted.lease()), *ttl)
@@ -112,9 +135,12 @@ impl Inner {
                     }
                 }
             }
-            for (member, granted) in gone {
+            let put_back = async |(member, granted): (usize, Arc<Granted>)| {
+                // Another renewal may have begun that; or the next will.
+                let Some(_begun) = inner.rounds.puts_back(member, granted.id, AT_ONCE) else { return };
                 inner.put_back(member, &granted).await;
-            }
+            };
+            stream::iter(gone).for_each_concurrent(AT_ONCE, put_back).await;
         });
     }
 

@@ -70,9 +70,14 @@ impl Inner {
             };
             (member, call.boxed())
         };
-        let seen = self.see(Round::send((0..self.nodes.len()).map(call), LIMIT).await).await?;
-        let held = seen.answers.into_iter().flatten().collect();
-        Ok(self.held_by_a_majority(held, seen.failed.len()))
+        let Seen { answers, failed } = self.see(Round::send((0..self.nodes.len()).map(call), LIMIT).await).await?;
+        let held: Vec<_> = answers.into_iter().flatten().collect();
+        let surely = self.held_by_a_majority(held.clone(), 0);
+        if surely.is_none() && self.held_by_a_majority(held, failed.len()).is_some() {
+            // Others may have it, who would renew it; and those give it back to whom it was taken from.
+            return Err(self.outage(&failed).maybe_applied());
+        }
+        Ok(surely)
     }
 
     /// The clock in the middle: of clocks that are right it is one, whatever a minority shows.

@@ -8,6 +8,7 @@ use super::fault::Fault;
 use crate::error::{Error, ErrorKind};
 use crate::lease::{Attempt, Claim, FencingToken, Grant, Holder, HolderId, Holding, Renewal, disagreement};
 use crate::name::LockName;
+use crate::store::Epoch;
 use crate::tick::{NotDue, Tick};
 
 /// An answer's fields, in order.
@@ -26,6 +27,16 @@ impl Fields {
 
     pub fn is_empty(&self) -> bool {
         self.at >= self.fields.len()
+    }
+
+    /// A token; under a route it is told as an epoch and a counter.
+    pub fn token(&mut self) -> Result<FencingToken, Error> {
+        let value = self.next()?;
+        let token = text(value).and_then(|text| match text.split_once(' ') {
+            Some((epoch, counter)) => Epoch::new(epoch.parse().ok()?).token(counter.parse().ok()?),
+            None => text.parse().ok().map(FencingToken::new),
+        });
+        token.ok_or_else(|| unreadable(value))
     }
 
     fn next(&mut self) -> Result<&Value, Error> {
@@ -50,13 +61,13 @@ impl Fields {
         }
     }
 
-    fn text(&mut self) -> Result<String, Error> {
+    pub fn text(&mut self) -> Result<String, Error> {
         let value = self.next()?;
         text(value).ok_or_else(|| unreadable(value))
     }
 
     /// A number, or nothing where an empty text stands.
-    fn maybe_number(&mut self) -> Result<Option<i64>, Error> {
+    pub fn maybe_number(&mut self) -> Result<Option<i64>, Error> {
         let text = self.text()?;
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| unreadable(&Value::Nil)) }
     }
@@ -66,13 +77,13 @@ impl Fields {
         let mut holders = Vec::new();
         while !self.is_empty() {
             let (who, mark, label) = (self.bytes()?, self.text()?, self.text()?);
-            let (token, granted, left) = (self.number()?, self.number()?, self.number()?);
+            let (token, granted, left) = (self.token()?, self.number()?, self.number()?);
             let (held, foreign) = (left != 0 && mark != "-", mark == "?");
             holders.push(Holder {
                 // Whoever isn't one of ours holds it all the same.
                 holder: held.then(|| ours(&who).unwrap_or_else(|| HolderId::foreign(&who))),
                 label: if foreign { shown(&who) } else { label },
-                token: FencingToken::new(token.cast_unsigned()),
+                token,
                 held_for: if foreign { Duration::ZERO } else { millis(now - granted) },
                 remaining: if left < 0 { Holding::NO_END } else { millis(left) },
                 revoked: mark == "!" && held,
@@ -142,11 +153,11 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn millis(ms: i64) -> Duration {
+pub(super) fn millis(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
-fn unreadable(value: &Value) -> Error {
+pub(super) fn unreadable(value: &Value) -> Error {
     Error::new(ErrorKind::Internal, format!("a script of ours gave an answer that can't be read: {value:?}"))
         .maybe_applied()
 }
@@ -220,7 +231,7 @@ pub(super) fn spoilt(fault: &Fault, name: &LockName) -> Option<Holding> {
     Some(Holding::of(name.clone(), 1, vec![holder]))
 }
 
-fn tick(millis: i64) -> Tick {
+pub(super) fn tick(millis: i64) -> Tick {
     Tick::from_unix_millis(millis).unwrap_or(Tick::ONLY)
 }
 

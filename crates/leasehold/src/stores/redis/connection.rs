@@ -57,16 +57,18 @@ pub(super) type Answers = Vec<Result<Value, Fault>>;
 pub(super) struct Call<'a> {
     /// Where it belongs.
     pub key: &'a str,
-    pub make: &'a (dyn Fn(Session) -> Cmd + Send + Sync),
+    pub make: &'a (dyn Fn(Session<'_>) -> Cmd + Send + Sync),
 }
 
 /// What a command has to know of the connection that it goes over.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Session {
+pub(super) struct Session<'a> {
     /// Whether the server understands the first line of a script (Redis 7).
     pub knows_flags: bool,
     /// Whether a release may grant the lock to who waits for it.
     pub hands_over: bool,
+    /// What the server is as far as we know: another one after each start and each promotion.
+    pub life: &'a str,
 }
 
 /// One connection at a time, for all that a handle asks of a server. Commands go out in the order in which they were
@@ -110,6 +112,8 @@ struct Live {
     connection: MultiplexedConnection,
     address: Address,
     node: Arc<Node>,
+    /// What it is, if that is known.
+    life: String,
     knows_flags: bool,
     /// From when on it may be asked for what, if it has a restart guard.
     standing: Option<Standing>,
@@ -299,7 +303,8 @@ impl Terms {
         };
         *state.introduced() = Some(Instant::now());
         state.confirm();
-        Ok(Live { connection, address: address.clone(), node: Arc::new(node), knows_flags, standing, state })
+        let (address, life) = (address.clone(), node.identity().unwrap_or_default());
+        Ok(Live { connection, address, node: Arc::new(node), life, knows_flags, standing, state })
     }
 
     /// Asks who it is, and tells it the scripts; whether it knows their flags.
@@ -308,7 +313,7 @@ impl Terms {
         for section in ["server", "replication"] {
             first.cmd("INFO").arg(section);
         }
-        for script in self.scripts.all() {
+        for script in self.scripts.common() {
             first.add_command(script.load(true));
         }
         let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
@@ -318,7 +323,7 @@ impl Terms {
         let said: String = answers.iter().filter_map(answer::text).collect::<Vec<_>>().join("\n");
         let node = Node::read(&said);
         if !knows_flags && !node.is_a_sentinel() {
-            for script in self.scripts.all() {
+            for script in self.scripts.common() {
                 connection.send_packed_command(&script.load(false)).await?.extract_error()?;
             }
         }
@@ -351,14 +356,17 @@ impl Live {
                 let message = format!("{address} was promoted lately and renews nothing for {} more", Span(left));
                 Fault::Unsent(ErrorKind::Unavailable, message)
             }),
-            Promise::None => None,
+            Promise::Routed | Promise::Memory | Promise::None => None,
         }
     }
 
     /// Runs a script, once for each call. A server that doesn't know it is told it and asked again: it has done nothing.
     async fn run(&self, terms: &Terms, script: &Script, calls: &[Call<'_>], asking: bool) -> Answers {
-        let session =
-            Session { knows_flags: self.knows_flags, hands_over: terms.hands_over && self.may_grant_by_the_way() };
+        let session = Session {
+            knows_flags: self.knows_flags,
+            hands_over: terms.hands_over && self.may_grant_by_the_way(),
+            life: &self.life,
+        };
         let commands: Vec<_> = calls.iter().map(|call| (call.make)(session)).collect();
         let mut answers = self.promise(terms, script, &commands, asking).await;
         let unknown: Vec<_> = (0..commands.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
@@ -381,12 +389,12 @@ impl Live {
     /// Sends commands, and what makes sure of their answers: before them the question who this is by now, behind them
     /// that so many replicas have it.
     async fn promise(&self, terms: &Terms, script: &Script, commands: &[Cmd], asking: bool) -> Answers {
-        let who = (script.promise == Promise::Grant && self.is_to_introduce_itself()).then(|| {
+        let who = (script.promise.asks_who_it_is() && self.is_to_introduce_itself()).then(|| {
             let mut who = redis::cmd("INFO");
             who.arg("replication");
             who
         });
-        let replicas = terms.replicas.filter(|_| script.promise != Promise::None);
+        let replicas = terms.replicas.filter(|_| script.promise.waits_for_replicas());
         let wait = replicas.map(|replicas| {
             let mut wait = redis::cmd("WAIT");
             wait.arg(replicas.count).arg(u64::try_from(replicas.patience.as_millis()).unwrap_or(u64::MAX));

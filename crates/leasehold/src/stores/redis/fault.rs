@@ -158,6 +158,11 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
         let message = format!("{shown} knows no such command, or lets nobody use it ({detail}); {NEEDED}");
         return (ErrorKind::AccessDenied, message, true);
     }
+    // Of a command inside a script: what stood before it in there was done.
+    if says("user executing the script can't run") {
+        let message = format!("{shown} does not let this user run a command that locks need ({detail}); {NEEDED}");
+        return (ErrorKind::AccessDenied, message, false);
+    }
     if says("cluster support disabled") {
         let message =
             format!("{shown} is a server on its own and no member of a cluster; write redis:// for it, or rediss://");

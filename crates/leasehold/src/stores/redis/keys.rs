@@ -136,6 +136,16 @@ pub(super) fn since(namespace: &Namespace, identity: &str, tag: &str) -> String 
     format!("leasehold:{}:since:{identity}:{{{tag}}}", encoded(namespace.as_str()))
 }
 
+/// What a member of a quorum knows of its own life.
+pub(super) fn life(namespace: &Namespace) -> String {
+    format!("leasehold:{}:life", encoded(namespace.as_str()))
+}
+
+/// The largest epoch of a fallback that its primary has seen.
+pub(super) fn watermark(namespace: &Namespace) -> String {
+    format!("leasehold:{}:watermark", encoded(namespace.as_str()))
+}
+
 /// A key that no name has, to try what may be done; the tag says its slot.
 pub(super) fn probe(namespace: &Namespace, random: &str, tag: &str) -> String {
     format!("leasehold:{}:probe:{random}:{{{tag}}}", encoded(namespace.as_str()))

@@ -14,8 +14,10 @@ mod fault;
 mod format;
 mod keys;
 mod login;
+mod member;
 mod node;
 mod options;
+mod primary;
 mod restart_guard;
 mod script;
 mod sentinel;
@@ -35,7 +37,7 @@ use self::dial::Dial;
 use self::doctor::Doctor;
 use self::fault::Fault;
 use self::keys::Keys;
-use self::options::Options;
+use self::options::{Options, Topology};
 use self::script::{Script, Scripts};
 use self::servers::Servers;
 use crate::error::{Error, Result};
@@ -45,7 +47,7 @@ use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::tls::Tls;
-use crate::tick::Verdict;
+use crate::tick::{Due, Verdict};
 
 /// How long a member of a cluster may take for its part of a batch, at the most; of short leases, a 15th of the TTL.
 /// That is sooner than the whole batch is given up (`layers::Timeout`), even if a part is sent elsewhere.
@@ -123,7 +125,7 @@ impl Redis {
     }
 
     /// Where who comes next is told, and whether it may be given the lock along with it.
-    fn pass_on(&self, session: Session, mut call: Cmd) -> Cmd {
+    fn pass_on(&self, session: Session<'_>, mut call: Cmd) -> Cmd {
         call.arg(&self.channels).arg(i32::from(session.hands_over));
         call
     }
@@ -133,7 +135,7 @@ impl Redis {
         &self,
         script: &Script,
         keys: &Keys,
-        with: impl Fn(Session, Cmd) -> Cmd + Send + Sync,
+        with: impl Fn(Session<'_>, Cmd) -> Cmd + Send + Sync,
     ) -> Result<Value> {
         self.call_over(&self.servers, script, keys, with).await
     }
@@ -143,9 +145,9 @@ impl Redis {
         &self,
         script: &Script,
         keys: &Keys,
-        with: impl Fn(Session, Cmd) -> Cmd + Send + Sync,
+        with: impl Fn(Session<'_>, Cmd) -> Cmd + Send + Sync,
     ) -> Result<Value> {
-        self.call_over(self.claims.as_ref().unwrap_or(&self.servers), script, keys, with).await
+        self.call_over(self.for_claims(), script, keys, with).await
     }
 
     /// `with` gives the call its arguments.
@@ -154,11 +156,26 @@ impl Redis {
         to: &Servers,
         script: &Script,
         keys: &Keys,
-        with: impl Fn(Session, Cmd) -> Cmd + Send + Sync,
+        with: impl Fn(Session<'_>, Cmd) -> Cmd + Send + Sync,
     ) -> Result<Value> {
-        let make = |session| with(session, script.call(session, keys));
-        let answer = to.call(script, &[Call { key: keys.lock(), make: &make }], Duration::MAX).await.swap_remove(0);
+        self.run(to, script, keys.lock(), |session| with(session, script.call(session, keys))).await
+    }
+
+    /// Runs a script, `key` being one of its keys; `make` makes the whole call.
+    async fn run(
+        &self,
+        to: &Servers,
+        script: &Script,
+        key: &str,
+        make: impl Fn(Session<'_>) -> Cmd + Send + Sync,
+    ) -> Result<Value> {
+        let answer = to.call(script, &[Call { key, make: &make }], Duration::MAX).await.swap_remove(0);
         answer.map_err(|fault| self.told(fault))
+    }
+
+    /// Over what claims go.
+    fn for_claims(&self) -> &Servers {
+        self.claims.as_ref().unwrap_or(&self.servers)
     }
 
     /// Asks any master.
@@ -178,29 +195,32 @@ impl Redis {
         if self.servers.are_many() && !keys.share_a_slot() {
             return Err(format.has_no_place_in_a_cluster(&claim.name));
         }
-        let acquire = |_, mut call: Cmd| {
-            call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
-            // What a claim has no use for is not sent: an argument more is two hundredths of what it costs the server.
-            if let Some(place) = claim.queue {
-                call.arg(&self.client).arg(place.ticket.map_or_else(String::new, |ticket| ticket.to_string()));
-                let sent = claim.may_be_handed_over().filter(|_| self.options.hands_over());
-                call.arg(sent.map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
-            } else if claim.due.is_some() {
-                call.arg("").arg("").arg("-");
-            }
-            if let Some(due) = claim.due {
-                call.arg(due.tick.as_unix_millis()).arg(i32::from(due.retry_failed)).arg(millis(due.keep));
-            }
-            call
-        };
+        let acquire = |_: Session<'_>, call| self.asked_for(claim, call);
         let attempt = answer::attempt(self.claim(&self.scripts.acquire, &keys, acquire).await?, claim)?;
         if format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
+    }
+
+    /// The arguments of a claim.
+    fn asked_for(&self, claim: &Claim, mut call: Cmd) -> Cmd {
+        call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
+        // What a claim has no use for is not sent: an argument more is two hundredths of what it costs the server.
+        if let Some(place) = claim.queue {
+            call.arg(&self.client).arg(place.ticket.map_or_else(String::new, |ticket| ticket.to_string()));
+            let sent = claim.may_be_handed_over().filter(|_| self.options.hands_over());
+            call.arg(sent.map_or_else(|| "-".to_owned(), |sent| sent.as_nanos().to_string()));
+        } else if claim.due.is_some() {
+            call.arg("").arg("").arg("-");
+        }
+        if let Some(due) = claim.due {
+            with_due(&mut call, due);
+        }
+        call
     }
 
     /// An answer for each, in order. A call is for all of them, where no two are apart.
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let together = if self.servers.are_many() { 1 } else { leases.len() };
-        let renew = |leases| move |session| self.renewal(session, leases);
+        let renew = |leases| move |session: Session<'_>| self.renewal(&self.scripts.renew, session, leases);
         let batches: Vec<_> =
             leases.chunks(together).map(|leases| (self.keys(&leases[0].0.name), renew(leases))).collect();
         let calls: Vec<_> = batches.iter().map(|(first, make)| Call { key: first.lock(), make }).collect();
@@ -217,26 +237,29 @@ impl Redis {
         leases.chunks(together).zip(answers).flat_map(read).collect()
     }
 
-    fn renewal(&self, session: Session, leases: &[(LeaseKey, Duration)]) -> Cmd {
+    fn renewal(&self, script: &Script, session: Session<'_>, leases: &[(LeaseKey, Duration)]) -> Cmd {
+        let mut call = self.names_for_renewal(script, session, leases);
+        for_each_ttl(&mut call, leases);
+        call
+    }
+
+    fn names_for_renewal(&self, script: &Script, session: Session<'_>, leases: &[(LeaseKey, Duration)]) -> Cmd {
         let many = leases.len();
-        let mut call = self.scripts.renew.begin(session, 3 * many, 2 * many, 256 * many + 256);
+        let mut call = script.begin(session, 3 * many, 2 * many, 256 * many + 256);
         for (lease, _) in leases {
             self.keys(&lease.name).each_for_renewal(|key| _ = call.arg(key));
-        }
-        for (lease, ttl) in leases {
-            call.arg(&lease.holder.digits()[..]).arg(millis(*ttl));
         }
         call
     }
 
-    async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
+    async fn end(&self, script: &Script, lease: &LeaseKey, how: Ended) -> Result<Release> {
         let (verdict, tick) = match how.verdict {
             None => ("", 0),
             Some(Verdict::Done(tick)) => ("done", tick.as_unix_millis()),
             Some(Verdict::Failed) => ("failed", 0),
             Some(Verdict::NotStarted) => ("unstarted", 0),
         };
-        let release = |session, mut call: Cmd| {
+        let release = |session: Session<'_>, mut call: Cmd| {
             call.arg(&lease.holder.digits()[..]);
             let mut call = self.pass_on(session, call);
             if how != Ended::default() {
@@ -244,12 +267,12 @@ impl Redis {
             }
             call
         };
-        let freed = self.claim(&self.scripts.release, &self.keys(&lease.name), release).await?;
+        let freed = self.claim(script, &self.keys(&lease.name), release).await?;
         Ok(if freed == Value::Int(1) { Release::Released } else { Release::NotHeld })
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
-        answer::holding(self.call(&self.scripts.inspect, &self.keys(name), |_, call| call).await?, name)
+        answer::holding(self.call(&self.scripts.inspect, &self.keys(name), |_: Session<'_>, call| call).await?, name)
     }
 
     /// Every name there is a key of, at each master a page at a time.
@@ -279,7 +302,7 @@ impl Redis {
         let mut found = Vec::new();
         for names in self.names().await?.chunks(LISTED_AT_ONCE) {
             let keys: Vec<_> = names.iter().map(|name| self.keys(name)).collect();
-            let inspect = |keys| move |session| self.scripts.inspect.call(session, keys);
+            let inspect = |keys| move |session: Session<'_>| self.scripts.inspect.call(session, keys);
             let calls: Vec<_> = keys.iter().map(|keys| (keys.lock(), inspect(keys))).collect();
             let calls: Vec<_> = calls.iter().map(|(key, make)| Call { key, make }).collect();
             let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
@@ -303,6 +326,16 @@ fn scan(options: &Options, cursor: &str) -> Cmd {
 
 fn channels(options: &Options) -> String {
     format!("leasehold:{}:!", options.namespace)
+}
+
+fn with_due(call: &mut Cmd, due: Due) {
+    call.arg(due.tick.as_unix_millis()).arg(i32::from(due.retry_failed)).arg(millis(due.keep));
+}
+
+fn for_each_ttl(call: &mut Cmd, leases: &[(LeaseKey, Duration)]) {
+    for (lease, ttl) in leases {
+        call.arg(&lease.holder.digits()[..]).arg(millis(*ttl));
+    }
 }
 
 /// Whole milliseconds, which is what the server counts in; less than one is one.
@@ -335,16 +368,19 @@ impl Store for Redis {
         None
     }
 
+    /// A cluster has no one data set, and who knows only another library's keys knows of no route.
     fn as_primary(&self) -> Option<&dyn Primary> {
-        None
+        (self.options.format.is_own() && !self.servers.are_many()).then_some(self)
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {
         None
     }
 
+    /// One server, which nobody replaces by another.
     fn as_member(&self) -> Option<&dyn Member> {
-        None
+        let is_one = matches!(self.options.topology, Topology::One(_));
+        (self.options.format.is_own() && is_one).then_some(self)
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
@@ -359,7 +395,7 @@ impl Store for Redis {
 
     fn leave<'a>(&'a self, waiter: &'a LeaseKey) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let leave = |session, mut call: Cmd| {
+            let leave = |session: Session<'_>, mut call: Cmd| {
                 call.arg(&waiter.holder.digits()[..]);
                 self.pass_on(session, call)
             };
@@ -377,7 +413,7 @@ impl Store for Redis {
     }
 
     fn release<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
-        Box::pin(self.end(lease, how))
+        Box::pin(self.end(&self.scripts.release, lease, how))
     }
 
     fn subscribe<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
@@ -402,7 +438,7 @@ impl Store for Redis {
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(async move {
-            let revoke = |session, mut call: Cmd| {
+            let revoke = |session: Session<'_>, mut call: Cmd| {
                 call.arg(holder.map_or_else(String::new, |holder| holder.to_string()));
                 call.arg(if how == Revoke::Now { "now" } else { "gently" });
                 self.pass_on(session, call)

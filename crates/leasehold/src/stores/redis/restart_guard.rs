@@ -37,7 +37,7 @@ pub(super) struct Standing {
 const LAG_IS_SEEN: Duration = Duration::from_secs(2);
 
 /// Since when a server has been the master that it is now stands in the server: each of its clients has to know.
-const SINCE: &str = include_str!("scripts/since.lua");
+const SINCE: &str = concat!(include_str!("scripts/since.lua"), "return { since(KEYS[1], ARGV[1]) }");
 
 impl RestartGuard {
     /// What is to be thought of a server that we have just connected to.

@@ -23,6 +23,10 @@ struct Code {
 pub(super) enum Promise {
     Grant,
     Renewal,
+    /// One under a route: the script itself compares which data set this is.
+    Routed,
+    /// What is remembered: by the server that is meant.
+    Memory,
     None,
 }
 
@@ -30,10 +34,20 @@ impl Promise {
     /// Whether an answer holds one.
     pub fn is_in(self, answer: &redis::Value) -> bool {
         match (self, answer) {
-            (Self::Grant, redis::Value::Array(fields)) => fields.first() == Some(&redis::Value::Int(1)),
+            (Self::Grant | Self::Routed, redis::Value::Array(fields)) => fields.first() == Some(&redis::Value::Int(1)),
             (Self::Grant, redis::Value::Int(_)) => true,
-            (promise, _) => promise == Self::Renewal,
+            (promise, _) => matches!(promise, Self::Renewal | Self::Routed),
         }
+    }
+
+    /// Whether it rests on what the server is.
+    pub fn asks_who_it_is(self) -> bool {
+        matches!(self, Self::Grant | Self::Memory)
+    }
+
+    /// Whether it is waited for that replicas have it.
+    pub fn waits_for_replicas(self) -> bool {
+        matches!(self, Self::Grant | Self::Renewal | Self::Routed)
     }
 }
 
@@ -46,6 +60,27 @@ pub(super) struct Scripts {
     pub release: Script,
     pub inspect: Script,
     pub revoke: Script,
+    pub member: MemberScripts,
+    pub primary: PrimaryScripts,
+}
+
+/// What a member of a quorum is asked beside them.
+#[derive(Debug)]
+pub(super) struct MemberScripts {
+    pub ratify: Script,
+    pub conclude: Script,
+    pub recall: Script,
+    pub adopt: Script,
+    pub found: Script,
+}
+
+/// What the primary of a fallback is asked beside them.
+#[derive(Debug)]
+pub(super) struct PrimaryScripts {
+    pub claim: Script,
+    pub renew_under: Script,
+    pub carry: Script,
+    pub serves: Script,
 }
 
 macro_rules! script {
@@ -60,13 +95,22 @@ const FLAGS: &str = "#!lua";
 const WHEN_FULL_TOO: &str = " flags=allow-oom";
 
 /// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
-/// done before it needs them doesn't pay for making the functions.
+/// done before it needs them doesn't pay for making the functions. Whole scripts come first, for they take in others.
 const START: &str = include_str!("scripts/start.lua");
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 13] = [
+    ("--@acquire\n", include_str!("scripts/acquire.lua")),
+    ("--@release\n", include_str!("scripts/release.lua")),
+    ("--@renew\n", include_str!("scripts/renew.lua")),
     ("--@clock\n", include_str!("scripts/clock.lua")),
     ("--@standing\n", include_str!("scripts/standing.lua")),
     ("--@queue\n", include_str!("scripts/queue.lua")),
     ("--@ending\n", include_str!("scripts/ending.lua")),
+    ("--@due\n", include_str!("scripts/due.lua")),
+    ("--@begun\n", include_str!("scripts/begun.lua")),
+    ("--@life\n", include_str!("scripts/life.lua")),
+    ("--@since\n", include_str!("scripts/since.lua")),
+    ("--@incarnation\n", include_str!("scripts/incarnation.lua")),
+    ("--@tag\n", include_str!("scripts/tag.lua")),
 ];
 
 impl Scripts {
@@ -78,10 +122,24 @@ impl Scripts {
             release: script!("release.lua", None, WHEN_FULL_TOO),
             inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
             revoke: script!("revoke.lua", None, WHEN_FULL_TOO),
+            member: MemberScripts {
+                ratify: script!("ratify.lua", Grant, ""),
+                conclude: script!("conclude.lua", None, WHEN_FULL_TOO),
+                recall: script!("recall.lua", Memory, WHEN_FULL_TOO),
+                adopt: script!("adopt.lua", Grant, ""),
+                found: script!("found.lua", Grant, ""),
+            },
+            primary: PrimaryScripts {
+                claim: script!("claim.lua", Routed, ""),
+                renew_under: script!("renew_under.lua", Routed, WHEN_FULL_TOO),
+                carry: script!("carry.lua", Routed, ""),
+                serves: script!("serves.lua", None, WHEN_FULL_TOO),
+            },
         }
     }
 
-    pub fn all(&self) -> [&Script; 6] {
+    /// Those that every connection begins with. The others are told where they are called: few stores need them.
+    pub fn common(&self) -> [&Script; 6] {
         [&self.acquire, &self.leave, &self.renew, &self.release, &self.inspect, &self.revoke]
     }
 }
@@ -104,7 +162,7 @@ impl Script {
     }
 
     /// The command that runs it for a name, but for the arguments.
-    pub fn call(&self, session: Session, keys: &Keys) -> redis::Cmd {
+    pub fn call(&self, session: Session<'_>, keys: &Keys) -> redis::Cmd {
         let mut call = self.begin(session, keys.count(), 16, 64 * keys.count() + 256);
         keys.each(|key| _ = call.arg(key));
         call
@@ -112,7 +170,7 @@ impl Script {
 
     /// The same for whatever keys: so many, which are to follow, and so many arguments. Made as large as it is likely to
     /// become: grown bit by bit, it costs as much again.
-    pub fn begin(&self, session: Session, keys: usize, arguments: usize, bytes: usize) -> redis::Cmd {
+    pub fn begin(&self, session: Session<'_>, keys: usize, arguments: usize, bytes: usize) -> redis::Cmd {
         let mut call = redis::Cmd::with_capacity(keys + arguments + 3, bytes);
         call.arg("EVALSHA").arg(&self.code(session.knows_flags).hash).arg(keys);
         call

@@ -16,7 +16,6 @@
 
 mod acquired;
 pub(super) mod advisory;
-#[cfg(feature = "postgres")]
 pub(super) mod arbiter;
 mod asked;
 pub(super) mod clock;

@@ -51,6 +51,8 @@ impl Patient<'_> {
     }
 
     async fn read_variables(&mut self) {
+        // Else it would be the limits that are examined.
+        let _ = self.ask(session::UNLIMITED).await;
         let rows = self.ask("show variables").await.unwrap_or_default();
         let read = |row: &MySqlRow| Some((row.try_get::<String, _>(0).ok()?, row.try_get::<String, _>(1).ok()?));
         self.variables =

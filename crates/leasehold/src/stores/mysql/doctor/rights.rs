@@ -22,11 +22,16 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
         _ => {}
     }
     let mut findings = Vec::new();
-    for Table { name, rights, cost } in schema::RIGHTS {
+    for Table { name, rights, cost, is_special } in schema::RIGHTS {
         let missing = missing(patient, &format!("leasehold_{name}"), rights).await.join(", ");
         if !missing.is_empty() {
             let message = format!("this user has no right to {missing} on leasehold_{name}: {cost}");
-            findings.push(Finding::problem("rights", message, format!("grant {missing} on leasehold_{name} to it")));
+            let fix = format!("grant {missing} on leasehold_{name} to it");
+            findings.push(if is_special {
+                Finding::warning("rights", message, fix)
+            } else {
+                Finding::problem("rights", message, fix)
+            });
         }
     }
     let denied = may_not_execute(patient).await.join(", ");

@@ -1,6 +1,7 @@
 -- 1 granted: token, attempt, gave_up · 2 held: as leasehold_v1_told · 3 claimed before: the newest, whether it is unfinished
 -- 4 ahead of the clock by so much · 5 behind it by so much · 6 others have so many permits · 7 the clock is wrong
-create procedure leasehold_v1_acquire(
+-- 8 another route · 9 the holder has a lease of a later one · 10 no token is left in this epoch
+create procedure leasehold_v2_acquire(
     the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32),
     the_label varchar(255) character set utf8mb4,
     the_ttl bigint,
@@ -10,25 +11,35 @@ create procedure leasehold_v1_acquire(
     the_keep bigint,             -- for how long the mark has to be remembered; null: without a tick
     is_waiter tinyint,
     the_ticket bigint,           -- null: the first time
-    built bigint                 -- what a right clock is past
+    built bigint,                -- what a right clock is past
+    the_epoch bigint             -- of the route under which it is asked; null: under none
 ) sql security invoker
 acquire: begin
     -- Only what stands in a SELECT of its own looks without locking: what an IF or a SET looks at is locked.
     declare now_us bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
-    declare taken, held, ahead, is_fresh, is_running int default 0;
-    declare last_token, had_mark, had_mark_until, had_keep, had_forget_at, place bigint;
+    declare taken, held, dead, ahead int default 0;
+    declare last_token, had_epoch, had_mark, had_mark_until, new_keep, new_forget_at, my_tag, place, amount,
+        new_token bigint;
     declare agreed, my_slot, my_revoked, the_slot int;
-    declare open_holder varbinary(32);
-    declare open_once, is_open tinyint default 0;
-    declare attempt int default 0;
+    declare leads, is_fresh, is_open tinyint;
+    declare stands, attempt int default 0;
     declare gave_up bigint;
+    declare idler varbinary(32);
     declare exit handler for sqlexception begin rollback; resignal; end;
+
+    if the_epoch is not null then
+        call leasehold_v2_leads(the_ns, the_epoch, 0, 0, leads);
+        if not leads then
+            select 8;
+            leave acquire;
+        end if;
+    end if;
 
     -- Who is in the way stays so for a while: asked without a lock, and nothing is written but that a waiter still waits.
     if the_tick is null then
-        select count(*), coalesce(sum(holder <=> the_holder), 0) into taken, held from leasehold_locks
-            where ns = the_ns and name = the_name and expires > now_us;
-        if held = 0 and (taken >= the_permits or the_ticket is not null) then
+        select count(*), coalesce(sum(holder <=> the_holder), 0), coalesce(sum(tag < the_epoch), 0) into taken, held, dead
+            from leasehold_locks where ns = the_ns and name = the_name and expires > now_us;
+        if held = 0 and dead = 0 and (taken >= the_permits or the_ticket is not null) then
             select permits into agreed from leasehold_names where ns = the_ns and name = the_name;
             select count(*) into ahead from leasehold_waiters
                 where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000 and holder <> the_holder
@@ -51,36 +62,23 @@ acquire: begin
         end if;
     end if;
 
-    set transaction isolation level read committed;
-    start transaction;
-    select permits, token, mark, mark_until, keep, forget_at
-        into agreed, last_token, had_mark, had_mark_until, had_keep, had_forget_at
-        from leasehold_names where ns = the_ns and name = the_name for update;
-    if agreed is null then
-        -- As large as what was forgotten, or what somebody has left of it.
-        select coalesce(max(token), 0) into last_token from leasehold_fence where ns = the_ns and name = the_name;
-        select greatest(coalesce(max(token), 0), last_token) into last_token from leasehold_names
-            where ns = '' and name = '';
-        insert ignore into leasehold_names(ns, name, permits, token, keep, forget_at)
-            values(the_ns, the_name, the_permits, last_token, 604800000000, now_us + 777600000000);
-        set is_fresh = row_count() > 0;
-        if is_fresh then
-            set agreed = the_permits, had_keep = 604800000000, had_forget_at = 0;
-        else
-            -- Somebody else was quicker, and to lock a row that one has looked at in common makes deadlocks.
-            rollback;
-            set transaction isolation level read committed;
-            start transaction;
-            select permits, token, mark, mark_until, keep, forget_at
-                into agreed, last_token, had_mark, had_mark_until, had_keep, had_forget_at
-                from leasehold_names where ns = the_ns and name = the_name for update;
-            if agreed is null then
-                signal sqlstate '40001' set message_text = 'leasehold: forgotten meanwhile, ask again';
-            end if;
-        end if;
+    call leasehold_v2_own(the_ns, the_name, the_permits, the_keep, the_epoch, 0,
+        leads, is_fresh, agreed, last_token, had_epoch, had_mark, had_mark_until, new_keep, new_forget_at);
+    if not leads then
+        rollback;
+        select 8;
+        leave acquire;
     end if;
 
     set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
+    if the_epoch is not null then
+        call leasehold_v2_bury(the_ns, the_name, the_holder, the_epoch, now_us, my_tag);
+        if my_tag > the_epoch then
+            rollback;
+            select 9;
+            leave acquire;
+        end if;
+    end if;
     -- Those that are over are locked too: a renewal that is late must not bring one back under our hands.
     select count(if(expires > now_us, 1, null)), count(if(expires > now_us, holder, null)),
             max(if(expires > now_us and holder = the_holder, slot, null)),
@@ -90,6 +88,12 @@ acquire: begin
     if now_us < built or last_token > (now_us div 1000 - 1577836800000 + 3600000) * 16 then
         rollback;
         select 7;
+        leave acquire;
+    end if;
+    if the_epoch not between 0 and 131071
+            or (the_epoch is not null and greatest(last_token + 1, (now_us div 1000 - 1577836800000) * 16) >= 70368744177664) then
+        rollback;
+        select 10;
         leave acquire;
     end if;
 
@@ -115,42 +119,24 @@ acquire: begin
     end if;
 
     if the_tick is not null then
-        if the_tick <> 0 and (the_tick * 1000 > now_us + 300000000 or now_us - the_tick * 1000 > the_keep - 300000000) then
-            delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
-            commit;
-            if the_tick * 1000 > now_us then
-                select 4, the_tick * 1000 - now_us;
-            else
-                select 5, now_us - the_tick * 1000;
-            end if;
-            leave acquire;
-        end if;
         -- A key whose time is over was never there, unless somebody has it.
         if the_tick = 0 and had_mark_until <= now_us and taken = 0 then
-            update leasehold_names set mark = null, mark_keep = null, mark_until = null
-                where ns = the_ns and name = the_name;
-            delete from leasehold_ticks where ns = the_ns and name = the_name;
+            call leasehold_v2_forget_key(the_ns, the_name);
             set had_mark = null;
         end if;
-        select holder, attempts, once, 1 into open_holder, attempt, open_once, is_open from leasehold_ticks
-            where ns = the_ns and name = the_name and tick = the_tick;
-        if the_tick <= had_mark then
-            select count(*) into is_running from leasehold_locks
-                where ns = the_ns and name = the_name and holder = open_holder and expires > now_us;
-            if is_running then
-                delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
-                select count(*) into ahead from leasehold_waiters
-                    where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000;
-                commit;
+        call leasehold_v2_standing(the_ns, the_name, the_tick, is_retry, the_keep, had_mark, null, 1, null, now_us,
+            stands, amount, attempt, is_open);
+        if stands > 1 then
+            delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
+            select count(*) into ahead from leasehold_waiters
+                where ns = the_ns and name = the_name and seen between now_us - 999999 and now_us + 1000000;
+            commit;
+            if stands = 2 then
                 call leasehold_v1_told(the_ns, the_name, now_us, ahead, null, agreed);
-                leave acquire;
+            else
+                select stands, amount, is_open;
             end if;
-            if not is_open or (attempt > 0 and (open_once or not is_retry)) then
-                delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
-                commit;
-                select 3, had_mark, is_open;
-                leave acquire;
-            end if;
+            leave acquire;
         end if;
     end if;
 
@@ -181,37 +167,23 @@ acquire: begin
         end if;
     end if;
     if the_slot is not null then
+        -- The epoch of the route stands above the counter. What is granted under none goes on where those under one were.
         set last_token = greatest(last_token + 1, (now_us div 1000 - 1577836800000) * 16);
-        insert into leasehold_fence(ns, name, slot, token) values(the_ns, the_name, the_slot, last_token)
-            on duplicate key update token = last_token;
-        insert into leasehold_locks(ns, name, slot, holder, label, granted, expires, revoked)
-            values(the_ns, the_name, the_slot, the_holder, the_label, now_us, now_us + the_ttl, 0)
+        set had_epoch = greatest(coalesce(had_epoch, the_epoch), coalesce(the_epoch, had_epoch));
+        set new_token = least(coalesce(the_epoch, had_epoch, 0), 131071) << 46 | last_token;
+        insert into leasehold_fence(ns, name, slot, token) values(the_ns, the_name, the_slot, new_token)
+            on duplicate key update token = new_token;
+        insert into leasehold_locks(ns, name, slot, holder, label, granted, expires, revoked, tag)
+            values(the_ns, the_name, the_slot, the_holder, the_label, now_us, now_us + the_ttl, 0, the_epoch)
             on duplicate key update holder = the_holder, label = the_label, granted = now_us,
-                expires = now_us + the_ttl, revoked = 0;
+                expires = now_us + the_ttl, revoked = 0, tag = the_epoch;
         if the_tick is not null then
-            -- A key is remembered for a while, a job's mark for as long as its name.
-            update leasehold_names set
-                mark = greatest(coalesce(had_mark, the_tick), the_tick),
-                mark_keep = if(the_tick = 0, the_keep, null), mark_until = if(the_tick = 0, now_us + the_keep, null)
-                where ns = the_ns and name = the_name;
             set attempt = attempt + 1;
-            insert into leasehold_ticks(ns, name, tick, holder, attempts, once)
-                values(the_ns, the_name, the_tick, the_holder, attempt, not is_retry)
-                on duplicate key update holder = the_holder, attempts = attempt, once = not is_retry;
-            if not is_open then
-                select tick into gave_up from leasehold_ticks where ns = the_ns and name = the_name
-                    order by tick desc limit 1 offset 32;
-                if gave_up is not null then
-                    delete from leasehold_ticks where ns = the_ns and name = the_name and tick = gave_up;
-                end if;
-            end if;
+            call leasehold_v2_claim(the_ns, the_name, the_holder, the_tick, is_retry, the_keep, had_mark, attempt, is_open, now_us,
+                gave_up);
         end if;
-        -- When it is forgotten is pushed out once in a while.
-        set had_keep = greatest(had_keep, coalesce(the_keep, 0));
-        if had_forget_at < now_us + had_keep + 86400000000 then
-            set had_forget_at = now_us + had_keep + 172800000000;
-        end if;
-        update leasehold_names set permits = the_permits, token = last_token, keep = had_keep, forget_at = had_forget_at
+        update leasehold_names set permits = the_permits, token = last_token, epoch = had_epoch, keep = new_keep,
+            forget_at = new_forget_at
             where ns = the_ns and name = the_name;
         if is_waiter then
             delete from leasehold_waiters where ns = the_ns and name = the_name and holder = the_holder;
@@ -220,7 +192,7 @@ acquire: begin
             call leasehold_v1_forget(now_us);
         end if;
         commit;
-        select 1, last_token, attempt, gave_up;
+        select 1, new_token, attempt, gave_up;
         leave acquire;
     end if;
 
@@ -229,12 +201,11 @@ acquire: begin
             values(the_ns, the_name, the_holder, place, now_us)
             on duplicate key update seen = now_us;
         -- Who has not asked for long is taken out, one at a time.
-        set open_holder = null;
-        select holder into open_holder from leasehold_waiters
+        select holder into idler from leasehold_waiters
             where ns = the_ns and name = the_name and seen < now_us - 60000000 limit 1;
-        if open_holder is not null then
+        if idler is not null then
             delete from leasehold_waiters
-                where ns = the_ns and name = the_name and holder = open_holder and seen < now_us - 60000000;
+                where ns = the_ns and name = the_name and holder = idler and seen < now_us - 60000000;
         end if;
     end if;
     commit;

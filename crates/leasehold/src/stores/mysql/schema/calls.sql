@@ -1,5 +1,8 @@
 -- leases: [["name", "holder", ttl], …]. A digit for each: 1 renewed, 2 revoked, 0 gone, 3 unknown, for somebody is at it.
-create procedure leasehold_v1_renew(the_ns varbinary(64), leases longtext character set utf8mb4) sql security invoker
+-- With an epoch, of those that have this tag.
+create procedure leasehold_v2_renew(
+    the_ns varbinary(64), leases longtext character set utf8mb4, the_epoch bigint
+) sql security invoker
 begin
     declare now_us, the_ttl, ends bigint;
     declare the_name varbinary(200);
@@ -25,11 +28,13 @@ begin
         end if;
         set the_slot = null;
         select slot, expires, revoked into the_slot, ends, is_revoked from leasehold_locks
-            where ns = the_ns and name = the_name and holder = the_holder limit 1 for update skip locked;
+            where ns = the_ns and name = the_name and holder = the_holder and (the_epoch is null or tag = the_epoch)
+            limit 1 for update skip locked;
         set is_over = 0, now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
         if the_slot is null then
             select count(*) into is_locked from leasehold_locks
-                where ns = the_ns and name = the_name and holder = the_holder and expires > now_us;
+                where ns = the_ns and name = the_name and holder = the_holder and expires > now_us
+                    and (the_epoch is null or tag = the_epoch);
             set answers = concat(answers, if(is_locked, '3', '0'));
         elseif ends <= now_us then
             set answers = concat(answers, '0');

@@ -3,12 +3,13 @@
 create table if not exists leasehold_names(
     ns varbinary(64) not null, name varbinary(200) not null,
     permits int not null,        -- as the last grant said
-    token bigint not null,       -- the last that was given out; of the name '', by all names that are forgotten
+    token bigint not null,       -- the last that was given out, without its epoch; of the name '', by all names that are forgotten
     mark bigint,                 -- the newest tick that was claimed; only grows
     mark_keep bigint,            -- of a key: for how long its mark counts after its last use
     mark_until bigint,
     keep bigint not null,        -- how long the name is remembered after its last use
     forget_at bigint not null,
+    epoch bigint,                -- the largest of a token; null: none had one
     primary key(ns, name), key leasehold_forget(forget_at)
 ) engine = innodb default character set binary
 //
@@ -21,6 +22,7 @@ create table if not exists leasehold_locks(
     granted bigint not null,
     expires bigint not null,
     revoked tinyint not null,
+    tag bigint,                  -- under which route it was granted; null: under none
     primary key(ns, name, slot)
 ) engine = innodb default character set binary
 //
@@ -58,4 +60,40 @@ create table if not exists leasehold_modes(
 -- The tokens of session locks. MariaDB has sequences, which need no commit to the disk for each.
 /*M!100300 create sequence if not exists leasehold_tokens engine = innodb */
 /*!80000 create table if not exists leasehold_tokens(one tinyint not null primary key, token bigint not null) */
+//
+-- Which store has the leases, where this one is the arbiter of a fallback.
+create table if not exists leasehold_routes(
+    ns varbinary(64) not null primary key,
+    epoch bigint not null,
+    incarnation varbinary(1024), -- of the primary to which it leads; null: here
+    not_before bigint,           -- from when on it is in force; null: it is not armed
+    lease bigint not null,
+    drift bigint not null,       -- parts per million
+    max_ttl bigint not null,
+    identity varbinary(4096) not null, -- which store the primary is
+    patience bigint not null,
+    complained bigint,           -- when somebody last could not reach it
+    floor bigint                 -- ticks up to here are over: data was lost
+) engine = innodb default character set binary
+//
+-- Tables of version 1 had no tags. MySQL can't add a column only if it isn't there.
+set @leasehold = (select if(count(*) > 0, 'do 0', 'alter table leasehold_locks add column tag bigint')
+    from information_schema.columns
+    where table_schema = database() and table_name = 'leasehold_locks' and column_name = 'tag')
+//
+prepare leasehold from @leasehold
+//
+execute leasehold
+//
+deallocate prepare leasehold
+//
+set @leasehold = (select if(count(*) > 0, 'do 0', 'alter table leasehold_names add column epoch bigint')
+    from information_schema.columns
+    where table_schema = database() and table_name = 'leasehold_names' and column_name = 'epoch')
+//
+prepare leasehold from @leasehold
+//
+execute leasehold
+//
+deallocate prepare leasehold
 //

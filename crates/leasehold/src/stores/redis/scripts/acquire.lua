@@ -72,29 +72,12 @@ if value == '!' .. holder or (pooled and tonumber(call('ZSCORE', K[5], '!' .. ho
   return refused(count_waiters(), '')
 end
 
-local open, mark, forgotten
+local retry, ms, idle, open, mark, answer = A[9], A[10], taken == 0
 if tick ~= '' then
-  mark, forgotten = unpack(call('HMGET', K[2], 'm', 'f'))
-  if tick ~= '0' then
-    if tonumber(tick) > now + SLACK then return { 4, tick - now } end
-    if now - tick > A[10] - SLACK then return { 5, now - tick } end
-  end
-  -- A key whose time is over was never there, unless somebody has it.
-  if tick == '0' and forgotten and now >= tonumber(forgotten) and taken == 0 then
-    call('HDEL', K[2], 'm', 'f', 'r', 'o:0')
-    mark = false
-  end
-  open = call('HGET', K[2], 'o:' .. tick)
-  if mark and tonumber(tick) <= tonumber(mark) then
-    local who, count, once = string.match(open or '', '^(%S+) (%d+) ([01])$')
-    if who and alive[who] then
-      forget_waiter(holder)
-      return refused(count_waiters(), '')
-    end
-    if not who or not (count == '0' or (once == '0' and A[9] == '1')) then
-      forget_waiter(holder)
-      return { 3, mark, who and 1 or 0 }
-    end
+--@due
+  if answer then
+    forget_waiter(holder)
+    return answer == 'runs' and refused(count_waiters(), '') or answer
   end
 end
 
@@ -130,23 +113,9 @@ if tonumber(permits) - taken > ahead then
   end
   local attempt, gave_up = 0, ''
   if tick ~= '' then
-    attempt = tonumber(string.match(open or '', '^%S+ (%d+)') or '0') + 1
-    call('HSET', K[2], 'm', text(math.max(tonumber(mark or '0'), tonumber(tick))),
-      'o:' .. tick, holder .. ' ' .. attempt .. ' ' .. (A[9] == '1' and '0' or '1'))
-    -- A key is remembered for a while, a job's mark for as long as its name.
-    if tick == '0' then call('HSET', K[2], 'f', text(now + A[10]), 'r', A[10]) else call('HDEL', K[2], 'f', 'r') end
-    if not open then
-      local ticks = {}
-      for _, field in ipairs(call('HKEYS', K[2])) do
-        if string.sub(field, 1, 2) == 'o:' then ticks[#ticks + 1] = tonumber(string.sub(field, 3)) end
-      end
-      if #ticks > OPEN_TICKS then
-        gave_up = text(math.min(unpack(ticks)))
-        call('HDEL', K[2], 'o:' .. gave_up)
-      end
-    end
+--@begun
   end
-  keep(day, tick ~= '' and tonumber(A[10]) or 0)
+  keep(day, tick ~= '' and tonumber(ms) or 0)
   return { 1, token, attempt, gave_up }
 end
 

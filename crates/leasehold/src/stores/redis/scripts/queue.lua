@@ -55,11 +55,14 @@ local function pass_on(prefix, hands_over)
       ring(prefix, first, '- - -')
       return
     end
+    -- Whoever calls may have found nothing to free: what is held, or kept, is not given away.
+    if not call('SET', K[1], first.id, 'NX', 'PX', first.ttl) then return end
     local token = text(next_token(h[3]))
     if ring(prefix, first, first.id .. ' ' .. token .. ' ' .. first.sent) then
-      call('SET', K[1], first.id, 'PX', first.ttl)
       call('HSET', K[2], 't', token, 'h', first.id, 'l', first.label)
       forget_waiter(first.id)
+    else
+      call('DEL', K[1])
     end
     return
   end

@@ -3,9 +3,11 @@
 --@standing
 --@queue
 --@ending
+--@tag
 
 local n, token = unpack(call('HMGET', K[2], 'n', 't'))
 local told = holders(call('GET', K[1]), token, n)
+with_epoch(told, 1)
 local hit = { count_waiters(), n or '1', now }
 for i = 1, #told, 6 do
   local who, mark, left = told[i], told[i + 1], tonumber(told[i + 5])

@@ -6,6 +6,9 @@
 --                  n permits, m mark, o:<tick> 'holder attempts once', p:<holder> 'token granted label' of a permit, q: somebody
 --                  queues, f when a key is forgotten (ms), r how long it is remembered (ms), k how long the hash is
 --                  kept (ms), d the day on which its end was last pushed out, v version
+--                  in a member of a quorum: a the life in which it was adopted, b up to where ticks count as claimed
+--                  since, c the counter where it is ahead of t, e the life that what stands open is of
+--                  of a lease under a route: g 'tag holder token', the token being a number or 'epoch counter'
 --   KEYS[3] queue  sorted set: waiter -> ticket
 --   KEYS[4] seen   hash: waiter -> 'seen (ms) client sent|- ttl label'
 --   KEYS[5] pool   sorted set, where there are several permits: holder -> end (ms); '!' and '-' as above. With n = 1

@@ -1,0 +1,55 @@
+//! For how long a lock outlives us, and how long the job may take to end.
+
+use std::time::Duration;
+
+use crate::args::RunArgs;
+use crate::config::Place;
+
+/// The longest that a job may take to end, if nothing is said of it.
+const USUAL_GRACE: Duration = Duration::from_secs(10);
+
+/// The spans that all else is reckoned by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// `--ttl`, or what the store has for usual.
+    pub ttl: Duration,
+    /// How long after TERM the KILL comes.
+    pub kill_after: Duration,
+}
+
+impl Terms {
+    /// What was asked for, and what the store has for usual where nothing was.
+    pub fn of(args: &RunArgs, place: &Place) -> Self {
+        let ttl = args.ttl.unwrap_or_else(|| place.usual_ttl());
+        let usual = (ttl / 3).min(USUAL_GRACE).min(place.longest_stop_grace());
+        Self { ttl, kill_after: args.kill_after.unwrap_or(usual) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use leasehold::stores::fallback::Settings;
+
+    use super::*;
+    use crate::args::{Cli, Verb};
+
+    fn terms(options: &[&str], place: &Place) -> (u64, u64) {
+        let words = ["leasehold", "run", "a"].iter().chain(options).chain(&["--", "true"]);
+        let Verb::Run(args) = Cli::try_parse_from(words).unwrap().verb else { panic!("no run") };
+        let terms = Terms::of(&args, place);
+        (terms.ttl.as_secs(), terms.kill_after.as_secs())
+    }
+
+    #[test]
+    fn the_grace_follows_the_ttl_and_both_the_store() {
+        let one = Place::Url("sqlite:".into());
+        let settings = Settings::default();
+        let fallback = Place::Fallback { primary: "redis://a".into(), arbiter: "postgres://b/c".into(), settings };
+        assert_eq!(terms(&[], &one), (30, 10));
+        assert_eq!(terms(&["--ttl", "3s"], &one), (3, 1));
+        assert_eq!(terms(&["--ttl", "1h"], &one), (3600, 10));
+        assert_eq!(terms(&["--ttl", "4s", "--kill-after", "2s"], &one), (4, 2));
+        assert_eq!(terms(&[], &fallback), (60, 3));
+    }
+}

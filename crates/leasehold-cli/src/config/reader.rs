@@ -1,0 +1,247 @@
+//! `leasehold.toml`, read and checked key by key.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use leasehold::stores::fallback;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::OnDown;
+use super::file::{ConfigFile, Kind, StoreEntry};
+use super::is_plain;
+use crate::args::duration;
+use crate::exit::{self, Failure};
+
+/// Checks a file key by key. Values never go into a message: they may be secrets.
+pub(super) struct Reader<'a> {
+    pub path: &'a Path,
+    pub text: &'a str,
+}
+
+/// What a store may be given.
+const STORE: &str = "url with password_file, quorum or fallback; on_down";
+const FALLBACK: &str = "primary, arbiter, primary_name, route_lease, max_ttl, down_after and up_after";
+
+impl Reader<'_> {
+    pub fn read(&self) -> Result<ConfigFile, Failure> {
+        let (table, errors) = DeTable::parse_recoverable(self.text);
+        // The first one: those after it are mostly its consequences.
+        if let Some(error) = errors.iter().min_by_key(|error| error.span().map(|span| span.start)) {
+            let message = format!("this is not TOML: {}", error.message());
+            return Err(self.fault(error.span().unwrap_or_default(), &message));
+        }
+        let mut file = ConfigFile { path: self.path.to_owned(), default: None, stores: Vec::new() };
+        for (key, value) in table.get_ref() {
+            match key.get_ref().as_ref() {
+                "default" => file.default = Some(self.text_of("default", value)?),
+                "stores" => file.stores = self.stores(value)?,
+                _ => return Err(self.unknown(key, "default and [stores.NAME]")),
+            }
+        }
+        self.check_default(&file, table.get_ref())?;
+        Ok(file)
+    }
+
+    fn check_default(&self, file: &ConfigFile, table: &DeTable<'_>) -> Result<(), Failure> {
+        match (&file.default, table.get("default")) {
+            (Some(name), Some(at)) if file.stores.iter().all(|entry| entry.name != *name) => {
+                Err(self
+                    .fault(at.span(), &format!("default names a store that is not here; there are: {}", file.names())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn stores(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<StoreEntry>, Failure> {
+        self.table_of("stores", value)?.iter().map(|(name, value)| self.store(name, value)).collect()
+    }
+
+    fn store(&self, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Result<StoreEntry, Failure> {
+        let key = format!("stores.{}", name.get_ref());
+        if !is_plain(name.get_ref()) {
+            return Err(self.fault(name.span(), "a store's name is made of letters, digits, - and _; choose another"));
+        }
+        let (mut url, mut password_file, mut composed, mut on_down) = (None, None, None, OnDown::default());
+        for (field, value) in self.table_of(&key, value)? {
+            let key = format!("{key}.{}", field.get_ref());
+            match field.get_ref().as_ref() {
+                "url" => url = Some(self.text_of(&key, value)?),
+                "password_file" => password_file = Some(self.text_of(&key, value)?.into()),
+                "on_down" => on_down = self.on_down(&key, value)?,
+                "quorum" | "fallback" if composed.is_some() => {
+                    return Err(
+                        self.fault(field.span(), &format!("{key}: a store is a quorum or a fallback; take one out"))
+                    );
+                }
+                "quorum" => composed = Some(self.quorum(&key, value)?),
+                "fallback" => composed = Some(self.fallback(&key, value)?),
+                _ => return Err(self.unknown(field, STORE)),
+            }
+        }
+        let kind = match (composed, url) {
+            (Some(_), Some(_)) => Err(format!("{key} has an url and is made of stores, too; take one of them out")),
+            (Some(_), None) if password_file.is_some() => Err(format!(
+                "{key}.password_file is for a store with an url; give that one a name of its own, and name it here"
+            )),
+            (Some(kind), None) => Ok(kind),
+            (None, Some(url)) => Ok(Kind::Url { url, password_file }),
+            (None, None) => Err(format!("{key} has no url; add url = \"sqlite:///…\"")),
+        };
+        let kind = kind.map_err(|message| self.fault(name.span(), &message))?;
+        Ok(StoreEntry { name: name.get_ref().to_string(), kind, on_down, line: self.line(&name.span()) })
+    }
+
+    fn quorum(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Failure> {
+        let members = value.get_ref().as_array();
+        let members = members.ok_or_else(|| self.wrong_type(key, value, "a list: [\"redis://…\", …]"))?;
+        if members.len() < 3 || members.len().is_multiple_of(2) {
+            let message = format!("{key} has {} members, but has to have an odd number, three at least", members.len());
+            return Err(self.fault(value.span(), &message));
+        }
+        members.iter().map(|member| self.text_of(key, member)).collect::<Result<_, _>>().map(Kind::Quorum)
+    }
+
+    fn fallback(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Failure> {
+        let (mut primary, mut arbiter, mut settings) = (None, None, fallback::Settings::default());
+        let table = value.get_ref().as_table();
+        let table = table.ok_or_else(|| self.wrong_type(key, value, "{ primary = \"…\", arbiter = \"…\" }"))?;
+        for (field, value) in table {
+            let key = format!("{key}.{}", field.get_ref());
+            match field.get_ref().as_ref() {
+                "primary" => primary = Some(self.text_of(&key, value)?),
+                "arbiter" => arbiter = Some(self.text_of(&key, value)?),
+                "primary_name" => settings = settings.primary_name(self.text_of(&key, value)?),
+                "route_lease" => settings = settings.route_lease(self.span(&key, value)?),
+                "max_ttl" => settings = settings.max_ttl(self.span(&key, value)?),
+                "down_after" => settings = settings.down_after(self.span(&key, value)?),
+                "up_after" => settings = settings.up_after(self.span(&key, value)?),
+                _ => return Err(self.unknown(field, FALLBACK)),
+            }
+        }
+        let part = |part: Option<String>, word: &str, which: &str| {
+            part.ok_or_else(|| self.fault(value.span(), &format!("{key} has no {word}; add {word} = \"{which}\"")))
+        };
+        let primary = part(primary, "primary", "redis://…")?;
+        Ok(Kind::Fallback { primary, arbiter: part(arbiter, "arbiter", "postgres://…")?, settings })
+    }
+
+    fn on_down(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<OnDown, Failure> {
+        OnDown::from_str(&self.text_of(key, value)?, false)
+            .map_err(|_| self.fault(value.span(), &format!("{key} has to be \"fail\" or \"skip\"")))
+    }
+
+    fn span(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, Failure> {
+        duration(&self.text_of(key, value)?).map_err(|why| self.fault(value.span(), &format!("{key}: {why}")))
+    }
+
+    fn text_of(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Failure> {
+        let text = value.get_ref().as_str().map(str::to_owned);
+        text.ok_or_else(|| self.wrong_type(key, value, "text in quotes"))
+    }
+
+    fn table_of<'v>(&self, key: &str, value: &'v Spanned<DeValue<'v>>) -> Result<&'v DeTable<'v>, Failure> {
+        value.get_ref().as_table().ok_or_else(|| {
+            self.wrong_type(
+                key,
+                value,
+                if key == "stores" { "tables; write [stores.NAME]" } else { "a table with an url" },
+            )
+        })
+    }
+
+    fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> Failure {
+        self.fault(
+            value.span(),
+            &format!("{key} is of the type {}, but has to be {wanted}", value.get_ref().type_str()),
+        )
+    }
+
+    fn unknown(&self, key: &Spanned<DeString<'_>>, known: &str) -> Failure {
+        let message =
+            format!("unknown key {:?}; known here: {known}. Correct its spelling, or take it out", key.get_ref());
+        self.fault(key.span(), &message)
+    }
+
+    fn fault(&self, at: Range<usize>, message: &str) -> Failure {
+        Failure::new(exit::CONFIG, format!("{}, line {}: {message}", self.path.display(), self.line(&at)))
+    }
+
+    fn line(&self, at: &Range<usize>) -> usize {
+        self.text.as_bytes().iter().take(at.start).filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ConfigFile, String> {
+        Reader { path: Path::new("/etc/l.toml"), text }.read().map_err(|failure| {
+            assert_eq!(failure.code, exit::CONFIG);
+            failure.message
+        })
+    }
+
+    const GOOD: &str = r#"
+default = "main"
+
+[stores.main]
+url = "sqlite:///var/lib/leasehold/locks.db"
+
+[stores.other]
+url = "redis://bob@h:1/0"
+password_file = "secret"
+"#;
+
+    #[test]
+    fn a_good_file_is_read() {
+        let file = read(GOOD).unwrap();
+        assert_eq!((file.default.as_deref(), file.stores.len(), file.stores[1].line), (Some("main"), 2, 7));
+    }
+
+    #[test]
+    fn a_bad_file_is_refused_with_line_key_rule_and_fix() {
+        for (text, wanted) in [
+            (
+                "defualt = \"x\"",
+                &["/etc/l.toml, line 1: ", "\"defualt\"", "default and [stores.NAME]", "take it out"][..],
+            ),
+            ("\n[stores.a]\nulr = \"x\"", &["line 3: ", "\"ulr\"", "url with password_file"]),
+            ("[stores.a]\nurl = 5", &["line 2: stores.a.url", "integer", "text in quotes"]),
+            ("[stores.a]\n", &["line 1: stores.a has no url", "add url ="]),
+            ("stores = 5", &["line 1: stores", "[stores.NAME]"]),
+            ("[stores]\na = \"redis://:hunter2@h\"", &["line 2: stores.a is of the type string"]),
+            ("[stores.q]\nquorum = [\"a\", \"b\"]", &["line 2: stores.q.quorum has 2 members", "odd number"]),
+            ("[stores.q]\nquorum = [\"a\", \"b\", 5]", &["line 2: stores.q.quorum", "integer"]),
+            ("[stores.q]\nquorum = \"a\"", &["line 2: stores.q.quorum", "a list"]),
+            ("[stores.q]\nquorum = [\"a\", \"b\", \"c\"]\nurl = \"x:\"", &["line 1: stores.q has an url", "take one"]),
+            (
+                "[stores.q]\nquorum = [\"a\", \"b\", \"c\"]\npassword_file = \"x\"",
+                &["line 1: stores.q.password_file", "a name of its own"],
+            ),
+            (
+                "[stores.f]\nfallback = { primary = \"a\" }",
+                &["line 2: stores.f.fallback has no arbiter", "postgres://"],
+            ),
+            ("[stores.f.fallback]\narbiter = \"a\"", &["line 1: stores.f.fallback has no primary", "redis://"]),
+            ("[stores.f]\nfallback = \"redis://:hunter2@h\"", &["line 2: stores.f.fallback", "arbiter ="]),
+            ("[stores.f.fallback]\nprimray = \"a\"", &["line 2: unknown key \"primray\"", "route_lease"]),
+            ("[stores.f.fallback]\nup_after = \"soon\"", &["line 2: stores.f.fallback.up_after", "90s"]),
+            ("[stores.a]\nurl = \"x:\"\non_down = \"run\"", &["line 3: stores.a.on_down", "\"fail\" or \"skip\""]),
+            ("[stores.\"a:b\"]\nurl = \"x:\"", &["line 1: ", "letters, digits"]),
+            ("default = \"b\"\n[stores.a]\nurl = \"x:\"", &["line 1: default names a store that is not here", "a"]),
+            ("x = = 5", &["line 1: this is not TOML"]),
+            ("[stores.a]\nurl = \"redis://:hunter2@h\nx", &["line 2: this is not TOML"]),
+            ("[stores.a]\nurl = \"x:\"\nurl = \"redis://:hunter2@h\"", &["line 3: this is not TOML"]),
+        ] {
+            let message = read(text).err().unwrap_or_else(|| panic!("accepted: {text}"));
+            for part in wanted {
+                assert!(message.contains(part), "{part} not in {message}");
+            }
+            assert!(!message.contains("hunter2") && !message.contains('\n'), "{message}");
+        }
+    }
+}

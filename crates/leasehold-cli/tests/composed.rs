@@ -1,0 +1,185 @@
+//! The command over stores made of stores: a quorum of Redis servers, and a Redis with a database behind it.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Bench, Going};
+use leasehold_testkit::process::eventually;
+use leasehold_testkit::proxy::{Direction, Proxy};
+use leasehold_testkit::servers::{Postgres, Redis};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// More than a switch takes on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A Redis and a PostgreSQL behind links that can fail, with short spans; they have to outlast a busy machine's pauses.
+struct Two {
+    primary: Redis,
+    arbiter: Postgres,
+    to_primary: Proxy,
+    to_arbiter: Proxy,
+    bench: Bench,
+}
+
+impl Two {
+    fn start() -> Self {
+        let (primary, arbiter) = (Redis::start(), Postgres::start());
+        let (to_primary, to_arbiter) = (Proxy::to(primary.address()), Proxy::to(arbiter.address()));
+        let bench = Bench::new();
+        let file = format!(
+            "default = \"jobs\"\n[stores.jobs.fallback]\nprimary = \"{}\"\narbiter = \"{}\"\n\
+             route_lease = \"5s\"\ndown_after = \"1s\"\nup_after = \"2s\"\n",
+            to_primary.url(&primary.url()),
+            to_arbiter.url(&arbiter.url()),
+        );
+        bench.write("leasehold.toml", &file);
+        Self { primary, arbiter, to_primary, to_arbiter, bench }
+    }
+
+    fn run(&self, args: &[&str]) -> common::Ran {
+        common::ran(&mut self.bench.bare(args))
+    }
+
+    /// A job that says that it is there, and ends once the file `enough` is.
+    fn job(&self) -> Going {
+        let script = "echo begun; until [ -e enough ]; do sleep 0.05; done";
+        let job = Going::start(&mut self.bench.bare(["run", "a", "-v", "--wait=40s", "--", "sh", "-c", script]));
+        assert_eq!(job.line(), "begun");
+        job
+    }
+
+    fn ends(&self, job: Going) -> (i32, String) {
+        self.bench.write("enough", "");
+        job.end()
+    }
+
+    fn route(&self) -> Value {
+        self.run(&["route", "--json"]).json()["route"].clone()
+    }
+
+    fn leads_to(&self, target: &str) {
+        eventually(&format!("locks are in the {target}"), LIMIT, || {
+            let route = self.route();
+            route["target"] == target && route["state"] == "in_force"
+        });
+    }
+}
+
+#[test]
+fn a_job_goes_on_while_the_primary_dies_and_comes_back() {
+    let two = Two::start();
+    let job = two.job();
+    two.leads_to("primary");
+    two.run(&["status", "a"]).says(&["a is held", "route    the primary"]);
+    two.primary.kill();
+    two.leads_to("arbiter");
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    let doctor = two.run(&["doctor"]);
+    assert!(doctor.code == 78 && doctor.stdout.contains("leads to the arbiter"), "{doctor:?}");
+    two.primary.restart();
+    two.leads_to("primary");
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    let (code, told) = two.ends(job);
+    assert!(code == 0 && !two.bench.path("ran").exists(), "{told}");
+    two.run(&["run", "a", "--", "true"]).says(&[]);
+}
+
+/// It tries but once; but nobody would ever switch if all who try went away at the first error.
+#[test]
+fn a_run_that_does_not_wait_outlasts_the_switch() {
+    let two = Two::start();
+    two.run(&["run", "a", "--", "true"]).says(&[]);
+    two.primary.kill();
+    let ran = two.run(&["run", "a", "--", "echo", "ran"]);
+    ran.says(&["ran"]);
+    assert!(ran.stderr.contains("it is asked again for"), "{ran:?}");
+    assert_eq!(two.route()["target"], "arbiter");
+}
+
+/// The lease lasts for a minute more, but nobody who stands still knows where the route leads.
+#[test]
+fn a_stopped_wrapper_does_not_outlive_its_route() {
+    let two = Two::start();
+    let script = "echo $$; exec sleep 100";
+    let job = Going::start(&mut two.bench.bare(["run", "a", "--wait=40s", "--", "sh", "-c", script]));
+    let pid: i32 = job.line().parse().unwrap();
+    let started = Instant::now();
+    job.send(Signal::SIGSTOP);
+    let is_gone = || nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_err();
+    eventually("the job is gone", LIMIT, is_gone);
+    // Five seconds of the route lease; the rest is this machine's.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    job.send(Signal::SIGCONT);
+    let (code, told) = job.end();
+    assert_eq!(code, 76, "{told}");
+}
+
+#[test]
+fn a_job_ends_when_nobody_can_say_where_the_locks_are() {
+    let two = Two::start();
+    let job = two.job();
+    two.to_arbiter.blackhole(Direction::ToClient);
+    let (code, told) = job.end();
+    assert_eq!(code, 76, "{told}");
+    two.to_arbiter.refuse();
+    two.run(&["run", "a", "--on-down", "skip", "--", "touch", "ran"]).fails(0, &["this run is skipped"]);
+    assert!(!two.bench.path("ran").exists());
+}
+
+#[test]
+fn a_restored_arbiter_is_set_to_a_later_route() {
+    let two = Two::start();
+    let slot = ["run", "s", "--wait=40s", "--once-per", "0 0 1 1 *", "--", "echo", "ran"];
+    two.run(&["run", "b", "--wait=40s", "--", "true"]).says(&[]);
+    assert_eq!(two.route()["epoch"], 1);
+    let dump = two.arbiter.dump();
+    two.run(&slot).says(&["ran"]);
+    two.to_primary.refuse();
+    two.run(&["run", "a", "--wait=40s", "--", "true"]).says(&[]);
+    two.leads_to("arbiter");
+    two.to_primary.heal();
+    two.arbiter.restore(&dump);
+    two.run(&["route", "set"]).fails(64, &["--restored"]);
+    two.run(&["route", "set", "--restored"]).says(&["the route is number "]);
+    let again = two.run(&slot);
+    assert!(again.code == 0 && again.stdout.is_empty(), "what the backup doesn't know counts as run: {again:?}");
+    assert!(two.route()["epoch"].as_u64() > Some(3), "nobody who has seen the second one carries a lease to it");
+}
+
+#[test]
+fn a_quorum_goes_on_without_a_minority() {
+    let (servers, bench) = ([0; 3].map(|_| Redis::start()), Bench::new());
+    let hosts: Vec<_> = servers.iter().map(Redis::address).collect();
+    let store = format!("redlock://{}?max_ttl=2", hosts.join(","));
+    let run = |args: &[&str]| common::ran(bench.bare(args).env("LEASEHOLD_STORE", &store));
+    let script = "echo begun; until [ -e enough ]; do sleep 0.05; done";
+    let words = ["run", "a", "--ttl", "2s", "--wait=40s", "--", "sh", "-c", script];
+    let job = Going::start(bench.bare(words).env("LEASEHOLD_STORE", &store));
+    assert_eq!(job.line(), "begun");
+    run(&["status", "a"]).says(&["a is held", "a quorum of redis://"]);
+    run(&["run", "a", "--ttl", "2s", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    servers[0].kill();
+    run(&["run", "a", "--ttl", "2s", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    run(&["doctor"]).says(&["quorum: "]);
+    servers[0].restart();
+    // With another member gone, it is back only once it has been filled.
+    run(&["run", "b", "--ttl", "2s", "--wait=40s", "--", "true"]).says(&[]);
+    bench.write("enough", "");
+    let (code, told) = job.end();
+    assert!(code == 0 && !bench.path("ran").exists(), "{told}");
+    servers[1].kill();
+    servers[2].kill();
+    run(&["run", "a", "--ttl", "2s", "--", "touch", "ran"]).fails(69, &[&hosts[1], &hosts[2]]);
+}
+
+#[test]
+fn a_server_that_is_listed_twice_makes_no_quorum() {
+    let (servers, bench) = ([0; 2].map(|_| Redis::start()), Bench::new());
+    let (one, other) = (servers[0].address(), servers[1].address());
+    let localhost = one.replace("127.0.0.1", "localhost");
+    let store = format!("redlock://{one},{other},{localhost}?max_ttl=2");
+    let run = ["run", "a", "--ttl", "2s", "--wait=10s", "--", "touch", "ran"];
+    common::ran(bench.bare(run).env("LEASEHOLD_STORE", store)).fails(78, &["are the same server"]);
+}

@@ -1,0 +1,30 @@
+-- KEYS[7] since when this life has been known
+-- ARGV life into max_ttl token newest|'' floor|'' [tick, 'holder attempts once']…
+-- 1 · {0} another life is meant · {2, ms} too soon
+--@clock
+--@life
+--@since
+if A[2] ~= life then return { 0 } end
+local known, guard = since(K[7], A[3])
+if known < guard then return { 2, guard - known } end
+
+local token = tonumber(A[4])
+if token > counter then
+  -- A lease that there is keeps its own.
+  call('HSET', K[2], call('EXISTS', K[1]) == 1 and 'c' or 't', text(token))
+end
+if not full then
+  local open, mark = close(), tonumber(h[3] or '-1')
+  for i = 7, #A, 2 do
+    local tick = A[i]
+    local past = tonumber(tick) <= (tick == '0' and mark or math.max(mark, floor))
+    -- Past and not open here: it is closed, though others may not have heard of that.
+    if open[tick] or not past then call('HSET', K[2], 'o:' .. tick, A[i + 1]) end
+  end
+  mark = math.max(mark, tonumber(A[5]) or -1)
+  if mark >= 0 then call('HSET', K[2], 'm', text(mark)) end
+  call('HSET', K[2], 'a', life, 'b', text(math.max(floor, tonumber(A[6]) or 0)))
+end
+call('HSET', K[6], 'life', life)
+keep(h[7], 0)
+return 1

@@ -1,0 +1,16 @@
+-- ARGV life     {life, full, blank, token, newest|'', floor|'', now, tick and 'holder attempts once' of each that stands open…}
+--@clock
+--@life
+local told = {
+  life, full and 1 or 0, own[1] == life and 0 or 1, text(math.max(counter, least)), h[3] or '',
+  floor > 0 and text(floor) or '', now,
+}
+local fields = current and call('HGETALL', K[2]) or {}
+for i = 1, #fields, 2 do
+  local tick = string.match(fields[i], '^o:(%d+)$')
+  if tick then
+    told[#told + 1] = tick
+    told[#told + 1] = fields[i + 1]
+  end
+end
+return told
