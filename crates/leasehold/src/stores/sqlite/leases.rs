@@ -103,7 +103,8 @@ pub(super) fn decide(
         return Err(disagreement(claim, u32::try_from(leases.permits).unwrap_or(1)).into());
     }
     if let Some(due) = claim.due {
-        match ticks::standing(writing, &claim.name, due, |holder| leases.of(holder, writing.now).is_some())? {
+        let is_held = leases.live(writing.now).next().is_some();
+        match ticks::standing(writing, &claim.name, due, is_held, |holder| leases.of(holder, writing.now).is_some())? {
             Standing::ForClaim => {}
             Standing::Running => {
                 queue::forget(writing, &claim.name, claim.holder)?;
