@@ -428,6 +428,21 @@ async fn who_may_not_put_away_procedures_of_version_1_is_told_what_to_have_run()
 }
 
 #[tokio::test]
+async fn an_arbiter_that_may_lose_a_switch_is_a_problem() {
+    let server = MariaDb::start();
+    server.sql("set global innodb_flush_log_at_trx_commit = 2");
+    let store = open(&server);
+    store.time().await.unwrap();
+    let severity = async || {
+        let findings = store.diagnose().await.unwrap();
+        findings.iter().find(|finding| finding.subject == "durability").expect("it is looked at").severity
+    };
+    assert_eq!(severity().await, Severity::Warning);
+    founded(&store).await;
+    assert_eq!(severity().await, Severity::Problem);
+}
+
+#[tokio::test]
 async fn new_tables_can_be_used_by_version_1() {
     let server = MariaDb::start();
     let store = open(&server);
