@@ -48,7 +48,8 @@ cases! {
     a_tick_is_claimed_once_wherever_the_lease_is a_tick_asked_for_again_is_answered_the_same
     the_same_holder_granted_anew_is_another_attempt a_newer_tick_closes_older_ones done_closes_a_tick_without_a_lease
     a_failed_tick_is_claimed_again a_tick_given_back_was_never_begun leaving_gives_a_tick_back
-    a_tick_stands_by_who_is_alive ticks_have_their_window a_key_has_one_run too_many_open_ticks_give_up_the_oldest
+    a_tick_stands_by_who_is_alive ticks_have_their_window a_key_has_one_run a_key_is_forgotten_though_its_claimant_has_the_lease
+    too_many_open_ticks_give_up_the_oldest
     a_tick_needs_the_latest_route one_of_many_claims_a_tick_of_the_arbiter
     a_repair_goes_two_epochs_up a_repair_writes_a_route_where_there_is_none after_a_repair_ticks_are_over
     after_a_repair_nothing_is_carried a_repair_leaves_keys_alone
@@ -869,6 +870,33 @@ pub async fn a_key_has_one_run(arbiter: &dyn Arbiter) {
     assert_eq!(runs(arbiter, &other, retried(Tick::ONLY)).await, (2, None));
     tells(arbiter, &other, Verdict::Done(Tick::ONLY)).await;
     assert_eq!(is_not_due(arbiter, &who, retried(Tick::ONLY)).await, finished(Tick::ONLY));
+}
+
+/// Whoever claims has the lease first, here. Not in memory, which forgets nothing while the process runs.
+pub async fn a_key_is_forgotten_though_its_claimant_has_the_lease(arbiter: &dyn Arbiter) {
+    if arbiter.traits().kind == "memory" {
+        return;
+    }
+    let (route, keep) = (to_arbiter(1), Duration::from_millis(1500));
+    let due = Due { keep, ..retried(Tick::ONLY) };
+    let name = fresh_name("key again");
+    let (first, second, late) = (Claimant::of(&name), Claimant::of(&name), Claimant::of(&name));
+    found_in_force(arbiter, &route).await;
+    takes(arbiter, &first, &route).await;
+    assert_eq!(runs(arbiter, &first, due).await, (1, None));
+    let before = Instant::now();
+    assert_eq!(first.says(arbiter, Verdict::Done(Tick::ONLY)).await, Release::Released);
+    let done = Instant::now();
+    takes(arbiter, &second, &route).await;
+    let early = claim_tick(arbiter, &second, due, Epoch::FIRST).await;
+    assert!(early == Ok(TickClaim::NotDue(finished(Tick::ONLY))) || before.elapsed() >= keep, "{early:?}");
+    late.leaves(arbiter).await;
+    sleep(keep / 2).await;
+    late.leaves(arbiter).await; // Ends nothing, so the key is remembered no longer for it.
+    sleep((keep + LOOK).saturating_sub(done.elapsed())).await;
+    assert_eq!(standing(arbiter, &name, due, Some(&second)).await, Standing::ForClaim);
+    assert_eq!(runs(arbiter, &second, due).await, (1, None));
+    assert_eq!(standing(arbiter, &name, due, Some(&second)).await, Standing::Running);
 }
 
 /// And say which.

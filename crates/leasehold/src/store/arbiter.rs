@@ -27,7 +27,9 @@ pub trait Arbiter: Tagged {
     /// Goes to the next route, if that of `from` is still the latest and has been in force for long enough. Says whether it did.
     fn switch<'a>(&'a self, switch: &'a Switch) -> BoxFuture<'a, Result<bool>>;
 
-    /// Has the route of this epoch come into force after `drain`, if it has no time yet.
+    /// Has the route of this epoch come into force after `drain`, if it has no time yet. Nobody may read the route between the
+    /// look at the clock and the moment from which all see the time: whoever reads "unarmed" counts on one
+    /// [route lease](RouteTerms::lease) from when it asked, and that would end after the route has come into force.
     fn arm(&self, epoch: Epoch, drain: Duration) -> BoxFuture<'_, Result<()>>;
 
     /// Writes down that somebody can't reach the primary now.
@@ -116,7 +118,8 @@ pub struct TickOf {
     pub lease: LeaseKey,
     /// The tick.
     pub due: Due,
-    /// It has been claimed under this same grant before, and the answer may have been lost: the same is answered again.
+    /// It has been claimed before by this same holder, and the answer may have been lost: the same is answered again. Under
+    /// the same grant, or under a new one if nothing that came of that claim was ever answered.
     pub again: bool,
 }
 

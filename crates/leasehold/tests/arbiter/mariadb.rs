@@ -398,6 +398,60 @@ async fn what_is_printed_upgrades_as_well() {
     assert_eq!(server.sql("select tag is null from leasehold_locks where name = 'tagged'"), "1");
 }
 
+/// An upgrade by itself, too: else theirs would leave the tag of the lease before, and a living lease could be buried.
+#[tokio::test]
+async fn what_version_1_grants_after_an_upgrade_has_no_tag() {
+    let server = MariaDb::start();
+    server.script(VERSION_1);
+    let store = open(&server);
+    founded(&store).await;
+    let tagged = claim("job");
+    let Ok(Attempt::Granted(before)) = claims(&store, &tagged, 1).await else { panic!("it is free") };
+    releases(&store, &tagged).await;
+    assert!(is_granted_by_version_1(&server, "job", "old"));
+    let lease = "select tag is null, token from leasehold_locks join leasehold_fence using(ns, name, slot)";
+    let (tag, token) = server.sql(lease).split_once('\t').map(|(tag, token)| (tag == "1", token.parse())).unwrap();
+    assert!(tag && token.unwrap_or(0) > before.token.number());
+    assert!(switches(&store, 1).await);
+    arbiter(&store).arm(Epoch::new(2), Duration::ZERO).await.unwrap();
+    assert!(matches!(claims(&store, &claim("job"), 2).await, Ok(Attempt::Held(_))), "it lives");
+    assert_eq!(renewed_by_version_1(&server, "job", "old"), "1");
+}
+
+/// Who may make procedures, and not drop those of others, leaves the tables as they were.
+#[tokio::test]
+async fn who_may_not_put_away_procedures_of_version_1_is_told_what_to_have_run() {
+    let server = MariaDb::start();
+    server.script(VERSION_1);
+    server.sql("grant select, insert, update, delete, execute, create, alter, create routine on jobs.* to poor@'%'");
+    let store = leasehold::stores::open(&server.url_as("poor", "hunter3")).unwrap();
+    for _ in 0..2 {
+        let error = store.try_acquire(&claim("job")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+        assert!(error.to_string().contains("migrate --print"), "{error}");
+        assert_eq!(server.sql("select version from leasehold_schema"), "1");
+        assert!(is_granted_by_version_1(&server, "other", "old"));
+        assert_eq!(server.sql("delete from leasehold_locks"), "");
+    }
+    server.script(&Tables::migration(&server.url()).unwrap());
+    assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
+}
+
+#[tokio::test]
+async fn an_arbiter_that_may_lose_a_switch_is_a_problem() {
+    let server = MariaDb::start();
+    server.sql("set global innodb_flush_log_at_trx_commit = 2");
+    let store = open(&server);
+    store.time().await.unwrap();
+    let severity = async || {
+        let findings = store.diagnose().await.unwrap();
+        findings.iter().find(|finding| finding.subject == "durability").expect("it is looked at").severity
+    };
+    assert_eq!(severity().await, Severity::Warning);
+    founded(&store).await;
+    assert_eq!(severity().await, Severity::Problem);
+}
+
 #[tokio::test]
 async fn new_tables_can_be_used_by_version_1() {
     let server = MariaDb::start();

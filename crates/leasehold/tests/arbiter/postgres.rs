@@ -30,6 +30,19 @@ fn is_clean(server: &Postgres) {
     assert_eq!(server.errors(), Vec::<String>::new());
 }
 
+/// Another transaction that sleeps at its end, while the test goes on.
+fn meanwhile(server: &Arc<Postgres>, statements: &str) -> tokio::task::JoinHandle<String> {
+    let (server, transaction) = (Arc::clone(server), format!("begin; {statements}; commit"));
+    tokio::task::spawn_blocking(move || server.sql(&transaction))
+}
+
+async fn is_asleep(server: &Postgres) {
+    eventually_async("it sleeps", SOON, async || {
+        server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
+    })
+    .await;
+}
+
 #[test]
 fn the_contract() {
     let server = Postgres::start();
@@ -156,13 +169,8 @@ async fn h2_a_route_is_not_read_while_it_is_given_a_time() {
     let store = open(&server);
     arbiter(&store).found(&here(1), &terms()).await.unwrap();
     assert_eq!(read(&store).await.force, Force::Unarmed);
-    let arming = Arc::clone(&server);
-    let late = "begin; call leasehold_v2_arm('default', 1, 60000000, null); select pg_sleep(1); commit";
-    let arming = tokio::task::spawn_blocking(move || arming.sql(late));
-    eventually_async("it is armed, and not committed", SOON, async || {
-        server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
-    })
-    .await;
+    let arming = meanwhile(&server, "call leasehold_v2_arm('default', 1, 60000000, null); select pg_sleep(1)");
+    is_asleep(&server).await;
     let force = read(&store).await.force;
     assert!(matches!(force, Force::In(rest) if rest < Duration::from_secs(60)), "{force:?}");
     arming.await.unwrap();
@@ -195,18 +203,46 @@ async fn a_carry_waits_for_its_turn_and_heeds_a_fence() {
         ("busy", "update leasehold_locks set label = 'x' where name = 'busy'"),
         ("fenced", "select 1 from leasehold_locks where name = 'fenced' for key share"),
     ] {
-        let holding = Arc::clone(&server);
-        let open_for = format!("begin; {statement}; select pg_sleep(1); commit");
-        let holding = tokio::task::spawn_blocking(move || holding.sql(&open_for));
-        eventually_async("it has the row", SOON, async || {
-            server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
-        })
-        .await;
+        let holding = meanwhile(&server, &format!("{statement}; select pg_sleep(1)"));
+        is_asleep(&server).await;
         let carried = carries(&store, &claim(name), 2).await;
         assert_eq!(carried, if name == "busy" { Ok(()) } else { Err(Refusal::HeldByAnother) }, "{name}");
         holding.await.unwrap();
     }
     assert_eq!(carries(&store, &claim("fenced"), 2).await, Ok(()));
+    is_clean(&server);
+}
+
+/// What waited for a name's row goes by the route as it is then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_route_is_compared_once_the_row_is_had() {
+    let server = Arc::new(Postgres::start());
+    let [store, other] = [(); 2].map(|()| open(&server));
+    founded(&store).await;
+    let before = claim("job");
+    assert!(is_granted(&claims(&store, &before, 1).await));
+    store.leave(&key(&before)).await.unwrap();
+    let hold = || meanwhile(&server, "update leasehold_locks set label = 'x'; select pg_sleep(1.5)");
+
+    let (late, holding) = (claim("job"), hold());
+    is_asleep(&server).await;
+    let switched = async {
+        eventually_async("it waits", SOON, async || {
+            server.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == "1"
+        })
+        .await;
+        assert!(switches(&other, 1).await);
+    };
+    let (answer, ()) = tokio::join!(claims(&store, &late, 1), switched);
+    assert_eq!(answer.unwrap_err(), Refusal::OtherRoute);
+    holding.await.unwrap();
+
+    let holding = hold();
+    is_asleep(&server).await;
+    arbiter(&other).arm(Epoch::new(2), Duration::from_millis(500)).await.unwrap();
+    assert_eq!(carries(&store, &late, 2).await, Err(Refusal::OtherRoute), "it has come into force meanwhile");
+    holding.await.unwrap();
+    assert!(is_granted(&claims(&store, &claim("job"), 2).await));
     is_clean(&server);
 }
 
@@ -351,13 +387,8 @@ async fn an_upgrade_that_has_to_wait_gives_up_soon() {
     let server = Arc::new(Postgres::start());
     server.sql(VERSION_1);
     assert!(is_granted_by_version_1(&server, "held", "old"));
-    let reading = Arc::clone(&server);
-    let open_for = "begin; select count(*) from leasehold_locks; select pg_sleep(3); commit";
-    let reading = tokio::task::spawn_blocking(move || reading.sql(open_for));
-    eventually_async("it is open", SOON, async || {
-        server.sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "1"
-    })
-    .await;
+    let reading = meanwhile(&server, "select count(*) from leasehold_locks; select pg_sleep(3)");
+    is_asleep(&server).await;
     let start = Instant::now();
     let error = open(&server).try_acquire(&claim("job")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::TimedOut && start.elapsed() < Duration::from_secs(3), "{error}");

@@ -19,12 +19,13 @@ const OLDEST: i64 = 1;
 /// Statements end with a line that is `//`, as for MySQL's own client after `delimiter //`.
 const VERSIONS: &str = include_str!("schema/version.sql");
 const TABLES: &str = include_str!("schema/tables.sql");
+const OLDER: &str = include_str!("schema/older.sql");
 const PROCEDURES: [&str; 5] = [
     include_str!("schema/parts.sql"),
     include_str!("schema/acquire.sql"),
     include_str!("schema/calls.sql"),
     include_str!("schema/arbiter.sql"),
-    include_str!("schema/older.sql"),
+    OLDER,
 ];
 
 /// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each. And
@@ -71,7 +72,7 @@ const ALREADY_THERE: u16 = 1304;
 pub(super) fn print(database: &str) -> String {
     let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
-        text.push_str(&format!("drop procedure if exists {}\n//\n{procedure}\n//\n", name_of(procedure)));
+        text.push_str(&format!("{}\n//\n{procedure}\n//\n", drop_of(procedure)));
     }
     text.push_str(&format!("{}\n//\ndelimiter ;\n", note_version()));
     text.push_str("-- For a user who may create nothing, by its name:\n");
@@ -136,7 +137,8 @@ pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<Str
 }
 
 async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
-    if current(db).await?.is_some() && !lacks {
+    let is_upgrade = current(db).await?.is_none();
+    if !is_upgrade && !lacks {
         return Ok(());
     }
     run(db, SETTINGS).await?;
@@ -145,6 +147,11 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     }
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
         match run(db, procedure).await {
+            // Theirs would grant what has a tag, and leave it. Not dropped where there is none: that takes more rights.
+            Err(fault) if fault.number() == Some(ALREADY_THERE) && is_upgrade && OLDER.contains(procedure) => {
+                run(db, &drop_of(procedure)).await?;
+                run(db, procedure).await?;
+            }
             // Somebody had begun to make them and was interrupted.
             Err(fault) if fault.number() == Some(ALREADY_THERE) => {}
             made => made?,
@@ -204,6 +211,10 @@ fn statements(text: &str) -> impl Iterator<Item = &str> {
 /// The names of all procedures.
 pub(super) fn procedures() -> impl Iterator<Item = &'static str> {
     PROCEDURES.into_iter().flat_map(statements).map(name_of)
+}
+
+fn drop_of(procedure: &str) -> String {
+    format!("drop procedure if exists {}", name_of(procedure))
 }
 
 fn name_of(procedure: &str) -> &str {

@@ -48,7 +48,8 @@ fn standing(writing: &Writing<'_>, name: &LockName, due: Due, alive: Option<Hold
         (Err(why), _) => Ok(Standing::Over(why)),
         // An idempotency key has no time to tell by whether it was lost.
         (Ok(()), Some(newest)) => Ok(Standing::Over(NotDue::Claimed { newest, unfinished: false })),
-        (Ok(()), None) => ticks::standing(writing, name, due, |holder| alive == Some(holder)),
+        // Whoever has a lease here is told by the caller, too.
+        (Ok(()), None) => ticks::standing(writing, name, due, false, |holder| alive == Some(holder)),
     }
 }
 

@@ -103,7 +103,8 @@ pub(super) fn decide(
         return Err(disagreement(claim, u32::try_from(leases.permits).unwrap_or(1)).into());
     }
     if let Some(due) = claim.due {
-        match ticks::standing(writing, &claim.name, due, |holder| leases.of(holder, writing.now).is_some())? {
+        let is_held = leases.live(writing.now).next().is_some();
+        match ticks::standing(writing, &claim.name, due, is_held, |holder| leases.of(holder, writing.now).is_some())? {
             Standing::ForClaim => {}
             Standing::Running => {
                 queue::forget(writing, &claim.name, claim.holder)?;
@@ -459,13 +460,17 @@ fn next_token(last: Option<i64>, floor: Option<i64>) -> Result<i64, Error> {
     }
 }
 
-/// The token of the next grant under a tag. A counter goes on within its epoch; the next one's are larger anyway, and one
-/// that was carried here has another store's counter.
+/// The token of the next grant under a tag. A counter goes on within its epoch, and so does one that has none: of a plain
+/// grant, or of names that were forgotten. The next epoch's are larger anyway, and one that was carried here has another
+/// store's counter.
 fn token_after(last: Option<i64>, tag: Option<Epoch>, floor: Option<i64>) -> Result<i64, Error> {
     let Some(epoch) = tag else { return next_token(last, floor) };
     let none_left = || Error::new(ErrorKind::Misconfigured, format!("there is no token left in epoch {epoch}"));
     let first = number_of(epoch.token(0).ok_or_else(none_left)?);
-    let counter = last.map(|last| last - first).filter(|counter| epoch.token(counter.cast_unsigned()).is_some());
+    let has_epoch = |last: i64| Epoch::FIRST.token(0).is_some_and(|least| last >= number_of(least));
+    let counter = last
+        .map(|last| if has_epoch(last) { last - first } else { last })
+        .filter(|counter| epoch.token(counter.cast_unsigned()).is_some());
     let next = next_token(counter, floor)?;
     epoch.token(next.cast_unsigned()).map(number_of).ok_or_else(none_left)
 }

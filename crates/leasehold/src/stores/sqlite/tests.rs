@@ -549,6 +549,33 @@ async fn another_boot_takes_a_route_out_of_force_and_leaves_the_marks() {
 }
 
 #[tokio::test]
+async fn tokens_grow_within_an_epoch_though_the_name_was_forgotten_and_the_wall_clock_set_back() {
+    let (dir, machine) = (directory(), Fake::default());
+    let store = open(&dir, &machine);
+    let route = Route { epoch: Epoch::new(7), target: Target::Arbiter };
+    store.found(&route, &terms()).await.unwrap();
+    store.arm(route.epoch, Duration::ZERO).await.unwrap();
+    let tagged = async |claim: &Claim| match Tagged::claim(&store, claim, &route).await {
+        Ok(Ok(Attempt::Granted(grant))) => grant.token,
+        other => panic!("it is free: {other:?}"),
+    };
+    let mine = keyed("daily", DAY);
+    let before = tagged(&Claim { due: None, ..mine.clone() }).await;
+    let tick = TickOf { lease: key(&mine), due: mine.due.unwrap(), again: false };
+    assert!(matches!(store.claim_tick(&tick, route.epoch).await, Ok(Ok(TickClaim::Claimed { .. }))));
+    assert_eq!(store.release(&key(&mine), done(&mine)).await.unwrap(), Release::Released);
+    machine.wall_ms.fetch_add(48 * HOUR_MS, Ordering::Relaxed);
+    complete(&store, &keyed("other", DAY)).await;
+    assert_eq!(rows(&store, "leasehold_locks"), 2, "one is forgotten, and a row says how far it had counted");
+    let plain = claim("plain");
+    let counter = token(&store, &plain).await.unwrap();
+    assert_eq!(store.release(&key(&plain), Ended::default()).await.unwrap(), Release::Released);
+    machine.wall_ms.fetch_sub(72 * HOUR_MS, Ordering::Relaxed);
+    assert!(tagged(&claim("daily")).await > before);
+    assert!(tagged(&claim("plain")).await > route.epoch.token(counter.number()).unwrap());
+}
+
+#[tokio::test]
 async fn a_route_is_read_only_once_it_is_written_whole() {
     let (dir, machine) = (directory(), Fake::default());
     let store = open(&dir, &machine);

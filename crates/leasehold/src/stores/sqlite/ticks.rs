@@ -15,11 +15,12 @@ use crate::tick::{Due, OpenTick, Standing, Tick, Verdict};
 /// How many names are forgotten at one claim: a few more than one claim can bring.
 const FORGOTTEN_AT_ONCE: usize = 8;
 
-/// How `due` stands, if `is_alive` says who still has a lease.
+/// How `due` stands, if `is_alive` says who still has a lease. No key is forgotten where somebody else's lease `is_in_the_way`.
 pub(super) fn standing(
     writing: &Writing<'_>,
     name: &LockName,
     due: Due,
+    is_in_the_way: bool,
     is_alive: impl Fn(HolderId) -> bool,
 ) -> Result<Standing, Fault> {
     if let Err(why) = due.tick.window(writing.utc(), due.keep) {
@@ -27,7 +28,7 @@ pub(super) fn standing(
     }
     let open = open(writing, name, due.tick)?;
     let is_running = open.and_then(|open| open.holder).is_some_and(&is_alive);
-    if !is_running && forget_what_is_over(writing, name)? {
+    if !is_running && !is_in_the_way && forget_what_is_over(writing, name)? {
         return Ok(Standing::ForClaim);
     }
     Ok(due.standing(newest(writing, name)?, open.as_ref(), is_alive))
@@ -58,27 +59,30 @@ pub(super) fn attempts(writing: &Writing<'_>, name: &LockName, holder: HolderId)
 /// What a holder says at its end.
 pub(super) fn judge(writing: &Writing<'_>, lease: &LeaseKey, verdict: Verdict) -> Result<(), Fault> {
     let (namespace, name, holder) = (writing.namespace(), lease.name.as_str(), Hex::of(lease.holder));
-    match verdict {
+    let told = match verdict {
         Verdict::Done(tick) => {
             let mut statement =
                 writing.db.prepare_cached("delete from leasehold_ticks where ns = ?1 and name = ?2 and tick = ?3")?;
-            statement.execute(params![namespace, name, tick.as_unix_millis()])?;
+            statement.execute(params![namespace, name, tick.as_unix_millis()])?
         }
         Verdict::Failed => {
             let mut statement = writing.db.prepare_cached(
                 "delete from leasehold_ticks where ns = ?1 and name = ?2 and holder = ?3 and once = 1",
             )?;
-            statement.execute(params![namespace, name, holder.as_str()])?;
+            statement.execute(params![namespace, name, holder.as_str()])?
         }
         Verdict::NotStarted => {
             let mut statement = writing.db.prepare_cached(
                 "update leasehold_ticks set holder = null, attempts = max(attempts - 1, 0)
                  where ns = ?1 and name = ?2 and holder = ?3",
             )?;
-            statement.execute(params![namespace, name, holder.as_str()])?;
+            statement.execute(params![namespace, name, holder.as_str()])?
         }
+    };
+    // What is remembered for a while is so from its end on. Who only leaves ends nothing.
+    if verdict == Verdict::NotStarted && told == 0 {
+        return Ok(());
     }
-    // What is remembered for a while is so from its end on.
     let mut statement = writing.db.prepare_cached(
         "update leasehold_locks set forget_at = ?3 + keep
          where ns = ?1 and name = ?2 and slot = 0 and forget_at is not null",
@@ -150,15 +154,14 @@ fn give_up_oldest(writing: &Writing<'_>, name: &LockName) -> Result<Option<Tick>
     Ok(gave_up.map(tick))
 }
 
-/// Forgets this key, if its time is over and nobody has it; answers whether it did. Its counter stays.
+/// Forgets this key, if its time is over; answers whether it did. Its counter stays.
 fn forget_what_is_over(writing: &Writing<'_>, name: &LockName) -> Result<bool, Fault> {
     let mut statement = writing.db.prepare_cached(
         "update leasehold_locks set mark = null, keep = null, forget_at = null
-         where ns = ?1 and name = ?2 and slot = 0 and forget_at <= ?3 and not exists (
-            select 1 from leasehold_locks o where o.ns = ?1 and o.name = ?2 and o.expires > ?4)",
+         where ns = ?1 and name = ?2 and slot = 0 and forget_at <= ?3",
     )?;
     let (namespace, name) = (writing.namespace(), name.as_str());
-    let is_over = statement.execute(params![namespace, name, millis(writing.utc()), writing.now])? > 0;
+    let is_over = statement.execute(params![namespace, name, millis(writing.utc())])? > 0;
     if is_over {
         let mut statement = writing.db.prepare_cached("delete from leasehold_ticks where ns = ?1 and name = ?2")?;
         statement.execute(params![namespace, name])?;

@@ -80,7 +80,7 @@ async fn examine(options: &Options) -> Result<Vec<Finding>, Fault> {
         }
         Some(table) => findings.extend(shedlock::findings(&mut patient, table).await),
     }
-    findings.extend(settings::findings(&patient));
+    findings.extend(settings::findings(&mut patient).await);
     findings.extend(replication::findings(&mut patient).await);
     findings.extend(times(&mut patient).await);
     // What was found is found.

@@ -67,12 +67,14 @@ pub(super) fn role(patient: &Patient<'_>) -> Option<Finding> {
     Some(Finding::problem("role", message, "name the primary"))
 }
 
-pub(super) fn findings(patient: &Patient<'_>) -> Vec<Finding> {
+pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
     let ours = "our sessions set isolation, sql_mode, time-outs and lock waits for themselves; names are bytes, of no collation";
     let mut findings = vec![Finding::fine("sessions", ours)];
+    let routes = patient.number("select count(*) from leasehold_routes").await.unwrap_or(0);
     findings.push(durability(
         patient.variable("innodb_flush_log_at_trx_commit"),
         patient.is_on("log_bin").then(|| patient.variable("sync_binlog")),
+        routes > 0,
     ));
     if patient.is_on("log_bin") && patient.variable("binlog_format") == "statement" {
         let message =
@@ -83,12 +85,19 @@ pub(super) fn findings(patient: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// What a crash of the server's machine forgets.
-fn durability(flush: &str, sync_binlog: Option<&str>) -> Finding {
+fn durability(flush: &str, sync_binlog: Option<&str>, is_arbiter: bool) -> Finding {
     let loose = match (flush, sync_binlog) {
         ("1", None | Some("1")) => return Finding::fine("durability", "a grant is on the disk before it is answered"),
         ("1", Some(_)) => "sync_binlog",
         _ => "innodb_flush_log_at_trx_commit",
     };
+    if is_arbiter {
+        let message = format!(
+            "it is the arbiter of a fallback, and commits don't wait for the disk ({loose} is not 1): a crash of its machine \
+             may take back a switch that others have acted on, or the mark of a tick, and two hold one lock"
+        );
+        return Finding::problem("durability", message, format!("set {loose} = 1"));
+    }
     let message = format!(
         "commits don't wait for the disk ({loose} is not 1): a crash of its machine forgets the last second's grants and \
          ticks, and another one may be given the lock, or the tick, that somebody has"
@@ -118,9 +127,15 @@ mod tests {
 
     #[test]
     fn what_a_crash_forgets_is_told_with_the_setting() {
-        assert_eq!(durability("1", None).severity, Severity::Fine);
-        assert_eq!(durability("1", Some("1")).severity, Severity::Fine);
-        assert!(durability("1", Some("0")).message.contains("sync_binlog"));
-        assert!(durability("2", None).message.contains("innodb_flush_log_at_trx_commit"));
+        for (is_arbiter, severity) in [(false, Severity::Warning), (true, Severity::Problem)] {
+            let told = |flush, sync_binlog| durability(flush, sync_binlog, is_arbiter);
+            assert_eq!(told("1", None).severity, Severity::Fine);
+            assert_eq!(told("1", Some("1")).severity, Severity::Fine);
+            for (finding, setting) in
+                [(told("1", Some("0")), "sync_binlog"), (told("2", None), "innodb_flush_log_at_trx_commit")]
+            {
+                assert!(finding.severity == severity && finding.message.contains(setting), "{finding:?}");
+            }
+        }
     }
 }

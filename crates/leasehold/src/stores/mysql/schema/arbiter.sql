@@ -229,7 +229,7 @@ tick: begin
     declare now_us, last_token, had_epoch, had_mark, had_mark_until, new_keep, new_forget_at, the_floor, amount, gave_up bigint;
     declare leads, is_fresh, is_open tinyint;
     declare agreed, attempt int;
-    declare stands, held int default 0;
+    declare stands int default 0;
     declare exit handler for sqlexception begin rollback; resignal; end;
 
     call leasehold_v2_own(the_ns, the_name, 1, the_keep, the_epoch, 2,
@@ -249,15 +249,12 @@ tick: begin
             leave tick;
         end if;
     end if;
+    -- Whoever claims has the lease: nobody else's is alive.
     if the_tick = 0 and had_mark_until <= now_us then
-        select count(*) into held from leasehold_locks where ns = the_ns and name = the_name and expires > now_us;
-        if held = 0 then
-            call leasehold_v2_forget_key(the_ns, the_name);
-            set had_mark = null;
-        end if;
+        call leasehold_v2_forget_key(the_ns, the_name);
+        set had_mark = null;
     end if;
     select floor into the_floor from leasehold_routes where ns = the_ns;
-    -- Whoever claims has the lease: nobody else's is alive.
     call leasehold_v2_standing(the_ns, the_name, the_tick, is_retry, the_keep, had_mark, the_floor, 0, null, now_us,
         stands, amount, attempt, is_open);
     if stands > 1 then
@@ -285,15 +282,14 @@ begin
     declare now_us, had_mark, had_mark_until, the_floor, amount bigint;
     declare stands, attempt int;
     declare is_open tinyint;
-    declare held, running int default 0;
+    declare running int default 0;
     call leasehold_v2_takes_writes();
     select mark, mark_until into had_mark, had_mark_until from leasehold_names where ns = the_ns and name = the_name;
     select floor into the_floor from leasehold_routes where ns = the_ns;
     set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
     if the_tick = 0 and had_mark_until <= now_us then
-        select count(*) into held from leasehold_locks where ns = the_ns and name = the_name and expires > now_us;
         select count(*) into running from leasehold_ticks where ns = the_ns and name = the_name and holder = the_alive;
-        if held = 0 and running = 0 then
+        if running = 0 then
             set had_mark = null;
         end if;
     end if;

@@ -1,4 +1,4 @@
--- For programs of version 1, where theirs are not there.
+-- For programs of version 1, in place of theirs, which know no tags.
 create procedure leasehold_v1_acquire(
     the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32),
     the_label varchar(255) character set utf8mb4, the_ttl bigint, the_permits int, the_tick bigint, is_retry tinyint,
