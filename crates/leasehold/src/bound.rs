@@ -108,7 +108,7 @@ mod tests {
         let told = || std::mem::take(&mut *told.lock().unwrap());
         assert!(bound.move_to(Moment::from_nanos(7)) && told() == [Way::Down]);
         assert!(bound.move_to(Moment::from_nanos(9)) && told() == [Way::Up]);
-        assert!(bound.move_to(Moment::from_nanos(9)) && told() == []);
+        assert!(bound.move_to(Moment::from_nanos(9)) && told().is_empty());
         assert!(bound.move_to(Moment::from_nanos(0)) && told() == [Way::Down] && !bound.is_cut());
         bound.cut();
         bound.cut();
