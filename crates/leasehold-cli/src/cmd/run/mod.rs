@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Event, Guard, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+    Applied, Event, Guard, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
 };
 
 use nix::unistd::Pid;
@@ -424,7 +424,8 @@ async fn unless_stopped<T>(warden: &mut Warden, waiting: impl Future<Output = T>
     }
 }
 
-/// Asks until the store answers, for so long at the most. What can't pass is an answer.
+/// Asks until the store answers, for so long at the most. What can't pass is an answer; and so is a claim of one try that may have
+/// been carried out: the next one would take what it has left for somebody else's, or its tick for one that was run.
 async fn patiently<T>(
     teller: &Teller,
     most: Duration,
@@ -432,9 +433,13 @@ async fn patiently<T>(
 ) -> leasehold::Result<T> {
     let mut backoff = Backoff::default();
     let until = BootClock.now() + most;
+    let can_pass = |error: &leasehold::Error| {
+        let is_known = most == Duration::MAX || error.applied() == Applied::No;
+        is_known && exit::code_of(error.kind()) == exit::UNAVAILABLE
+    };
     loop {
         match ask().await {
-            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE && BootClock.now() < until => {
+            Err(error) if can_pass(&error) && BootClock.now() < until => {
                 teller.outage(&error, most);
             }
             answer => {
