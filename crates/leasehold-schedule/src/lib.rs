@@ -64,6 +64,7 @@
 
 mod cron;
 mod days;
+mod duration;
 mod error;
 mod field;
 mod fields;
@@ -79,6 +80,7 @@ mod text;
 mod ticks;
 mod zone;
 
+pub use duration::duration;
 pub use error::ScheduleError;
 pub use jiff::Timestamp;
 pub use lint::{Lint, LintRule};

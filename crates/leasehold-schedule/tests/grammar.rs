@@ -138,7 +138,7 @@ fn what_is_refused_is_named_with_the_rule_and_the_fix() {
         ("@every 1h 30m", "@every takes one duration without spaces"),
         ("@every soon", "\"soon\" is no duration; write for example 90s, 15m, 1h30m or 1d"),
         ("@every -5s", "\"-5s\" is no duration"),
-        ("30", "the period \"30\" has no unit at its end (ms, s, m, h and d are known); write 30s for seconds"),
+        ("30", "\"30\" has no unit at its end (ms, s, m, h and d are known); write 30s for seconds"),
         ("1h30", "has no unit at its end"),
         ("1.5h", "is no duration"),
         ("5w", "is no duration"),
