@@ -52,8 +52,9 @@ fn a_store_knows_no_other_store() {
             // What the databases of servers have in common knows none of them.
             let is_sql =
                 ["postgres", "mysql"].contains(&&*home) && ["sql::", "sql;"].iter().any(|name| rest.starts_with(name));
-            let is_of_urls =
-                ["secrets::", "percent::", "password::", "tls::"].iter().any(|name| rest.starts_with(name));
+            let is_of_urls = ["secrets::", "percent::", "password::", "query;", "tls::", "wrong::"]
+                .iter()
+                .any(|name| rest.starts_with(name));
             let shared = is_sql || is_of_urls;
             assert!(rest.starts_with(&home) || shared, "{} knows another store", path.display());
         }

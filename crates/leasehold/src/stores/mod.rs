@@ -17,6 +17,8 @@ mod password;
 mod percent;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod query;
 mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -31,6 +33,8 @@ pub mod sqlite;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 #[cfg_attr(not(all(feature = "postgres", feature = "redis")), allow(dead_code, reason = "each uses its part"))]
 mod tls;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+mod wrong;
 
 pub use fallback::Fallback;
 pub use memory::{Memory, Saved};

@@ -20,13 +20,23 @@ impl Password {
             Self::None => Ok(None),
             Self::Given(password) => Ok(Some(password.clone())),
             Self::InFile(path) => match fs::read_to_string(path) {
-                Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
+                Ok(text) => match text.trim_end_matches(['\r', '\n']) {
+                    "" => Err(format!("the password file {} is empty; write the password into it", path.display())),
+                    password => Ok(Some(password.to_owned())),
+                },
                 Err(error) => Err(format!(
                     "the password file {} can't be read ({error}); name a file that this user may read",
                     path.display()
                 )),
             },
         }
+    }
+}
+
+impl Password {
+    /// Whether it can be read: what is wrong with its file, if not.
+    pub fn check(&self) -> Result<(), String> {
+        self.read().map(drop)
     }
 }
 

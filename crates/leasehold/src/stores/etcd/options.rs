@@ -6,12 +6,14 @@ use super::address::Address;
 use super::keys::Keys;
 use super::login::Login;
 use super::tls;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Namespace;
 use crate::stores::password::Password;
 use crate::stores::percent::decoded;
+use crate::stores::query;
 use crate::stores::secrets::{has_stray_at, hide_secrets};
 use crate::stores::tls::Tls;
+use crate::stores::wrong::Wrong;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -40,10 +42,10 @@ struct Given {
 impl Options {
     pub fn parse(url: &str) -> Result<Self> {
         let shown = hide_secrets(url);
-        Self::read(url, &shown).map_err(|why| Error::invalid(format!("{shown:?} {why}")))
+        Self::read(url, &shown).map_err(|why| why.told(&shown))
     }
 
-    fn read(url: &str, shown: &str) -> Result<Self, String> {
+    fn read(url: &str, shown: &str) -> Result<Self, Wrong> {
         let (front, query) = url.split_once('?').unwrap_or((url, ""));
         if has_stray_at(query) {
             return Err("has an @ behind a ?; a ? in a user or password is written %3F".into());
@@ -68,6 +70,9 @@ impl Options {
         }
         let members = hosts.split(',').map(Address::read).collect::<Result<_, _>>()?;
         let keys = given.keys()?;
+        if let Some(login) = &login {
+            login.password.check().map_err(Wrong::File)?;
+        }
         Ok(Self { members, login, tls: given.tls(secure)?, keys, shown: shown.to_owned() })
     }
 }
@@ -75,18 +80,18 @@ impl Options {
 impl Given {
     fn read(query: &str) -> Result<Self, String> {
         let mut given = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (option, value) in query::pairs(query)? {
             given.take(option, value)?;
         }
         Ok(given)
     }
 
     fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
-        let path = || decoded(value).map(PathBuf::from);
+        let text = || decoded(value);
+        let path = || text().map(PathBuf::from);
         match option {
             "namespace" => {
-                self.namespace = Some(Namespace::new(value).map_err(|error| format!("is wrong: {error}"))?);
+                self.namespace = Some(Namespace::new(&text()?).map_err(|error| format!("is wrong: {error}"))?);
             }
             "compat" if value == "etcdctl" => self.etcdctl = true,
             "compat" => return Err(format!("has compat={value:?}, which is no tool that is known; there is etcdctl")),
@@ -124,7 +129,7 @@ impl Given {
         }
     }
 
-    fn tls(self, secure: bool) -> Result<Option<Tls>, String> {
+    fn tls(self, secure: bool) -> Result<Option<Tls>, Wrong> {
         let client = match (self.cert, self.key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
@@ -135,7 +140,7 @@ impl Given {
             let none = tls == Tls::default();
             return if none { Ok(None) } else { Err("has options of TLS; write etcds for it".into()) };
         }
-        tls::config(&tls, "localhost").map_err(|why| format!("is wrong: {why}"))?;
+        tls::config(&tls, "localhost").map_err(Wrong::File)?;
         Ok(Some(tls))
     }
 }
@@ -168,6 +173,7 @@ mod tests {
             ("etcd://bob:hunter2@h?naemspace=x", "it has namespace, compat, "),
             ("etcd://bob:hunt%4r2@h", "has a % that"),
             ("etcd://h?namespace=", "is wrong"),
+            ("etcd://h?namespace=a&namespace=b", "\"namespace\" twice"),
             ("etcd:h", "is no URL of an etcd store"),
             ("ETCD://bob:hunter2@h", "is no URL of an etcd store"),
             ("etcd://bob:hun?ter2@h", "is written %3F"),
@@ -179,12 +185,24 @@ mod tests {
             ("etcd://h?compat=etcdctl&namespace=x", "no room beside compat"),
             ("etcd://h?ca=/x", "write etcds"),
             ("etcds://h?cert=/x", "needs both"),
-            ("etcds://h?ca=/does/not/exist", "ca=/does/not/exist can't be read"),
         ] {
             let error = Options::parse(url).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Invalid);
             assert!(error.to_string().contains(says), "{url}: {error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_use_is_not_the_urls_fault() {
+        let error = Options::parse("etcds://h?ca=/does/not/exist").map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("ca=/does/not/exist can't be read"), "{error}");
+    }
+
+    #[test]
+    fn a_namespace_is_decoded() {
+        let keys = |url: &str| Options::parse(url).unwrap().keys.ticks_of_all();
+        assert_eq!(keys("etcd://h?namespace=a%20b"), keys("etcd://h?namespace=a b"));
     }
 }

@@ -12,6 +12,7 @@ use crate::stores::password::Password;
 use crate::stores::secrets::hide_secrets;
 use crate::stores::sql::{self, Host, KeyScheme, Mode, Url, shedlock};
 use crate::stores::tls::Tls;
+use crate::stores::wrong::Wrong;
 
 /// How long a connection may take to be made.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -64,10 +65,10 @@ struct Given {
 impl Options {
     pub fn parse(url: &str) -> Result<Self> {
         let shown = hide_secrets(url);
-        Self::read(url, &shown).map_err(|why| Error::invalid(format!("{shown:?} {why}")))
+        Self::read(url, &shown).map_err(|why| why.told(&shown))
     }
 
-    fn read(url: &str, shown: &str) -> Result<Self, String> {
+    fn read(url: &str, shown: &str) -> Result<Self, Wrong> {
         let url = Url::read(url, &["postgres", "postgresql"])?;
         let mut given = Given::default();
         let mut options = Self {
@@ -175,7 +176,7 @@ impl Options {
 impl Given {
     /// Whom is trusted, if there is to be TLS. Half of it is refused: either the server is who it says, or nothing is
     /// kept from anybody.
-    fn tls(&mut self) -> Result<Option<Tls>, String> {
+    fn tls(&mut self) -> Result<Option<Tls>, Wrong> {
         self.tls.client = match (self.cert.take(), self.key.take()) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
@@ -194,10 +195,11 @@ impl Given {
                 return Err(format!(
                     "has sslmode={mode:?}, which may end in no TLS at all; write require (the server's certificate is \
                      checked) or disable"
-                ));
+                )
+                .into());
             }
         }
-        self.tls.read().map_err(|why| format!("is wrong: {why}"))?;
+        self.tls.read().map_err(Wrong::File)?;
         Ok(Some(self.tls.clone()))
     }
 }

@@ -13,8 +13,10 @@ use crate::error::{Error, Result};
 use crate::name::Namespace;
 use crate::stores::password::Password;
 use crate::stores::percent::decoded;
+use crate::stores::query;
 use crate::stores::secrets::{has_stray_at, hide_secrets};
 use crate::stores::tls::Tls;
+use crate::stores::wrong::Wrong;
 
 /// The parts of a URL, checked.
 #[derive(Clone)]
@@ -78,17 +80,17 @@ struct Given {
 impl Options {
     pub fn parse(url: &str) -> Result<Self> {
         let shown = hide_secrets(url);
-        Self::read(url, &shown).map_err(|why| Error::invalid(format!("{shown:?} {why}")))
+        Self::read(url, &shown).map_err(|why| why.told(&shown))
     }
 
-    fn read(url: &str, shown: &str) -> Result<Self, String> {
+    fn read(url: &str, shown: &str) -> Result<Self, Wrong> {
         let (front, query) = url.split_once('?').unwrap_or((url, ""));
         if has_stray_at(query) {
             return Err("has an @ behind a ?; a ? in a user or password is written %3F".into());
         }
         let (scheme, place) = front.split_once("://").ok_or_else(|| no_url(front))?;
         if !SCHEMES.contains(&scheme) {
-            return Err(no_url(front));
+            return Err(no_url(front).into());
         }
         let mut given = Given::read(query)?;
         let (secure, kind) = match scheme.split_once('+') {
@@ -97,7 +99,7 @@ impl Options {
         };
         let tls = given.tls(secure)?;
         if let (Some(option), true) = (&given.for_sentinels, kind != "sentinel") {
-            return Err(format!("has the option {option}, which is for redis+sentinel://"));
+            return Err(format!("has the option {option}, which is for redis+sentinel://").into());
         }
         let topology = match kind {
             "unix" => Topology::One(socket(place)?),
@@ -120,17 +122,18 @@ impl Options {
                 let (hosts, db) = given.behind_the_login(place)?;
                 given.take_db(db)?;
                 if given.login.db != 0 {
-                    return Err(format!("names the database {}; a cluster has no other than 0", given.login.db));
+                    return Err(format!("names the database {}; a cluster has no other than 0", given.login.db).into());
                 }
                 Topology::Cluster { seeds: addresses(hosts, PORT)? }
             }
-            _ => return Err(no_url(front)),
+            _ => return Err(no_url(front).into()),
         };
         if let Some(namespace) = given.namespace.as_ref().filter(|_| !given.format.is_own()) {
             return Err(format!(
                 "has namespace={namespace}, which has no room beside compat: there the key is the other library's; leave one \
                  of them out"
-            ));
+            )
+            .into());
         }
         let options = Self {
             topology,
@@ -143,6 +146,10 @@ impl Options {
             replicas: given.replicas,
             shown: shown.to_owned(),
         };
+        options.login.password.check().map_err(Wrong::File)?;
+        if let Topology::Sentinel { login, .. } = &options.topology {
+            login.password.check().map_err(Wrong::File)?;
+        }
         if given.max_ttl.is_some() && options.guard().is_none() {
             return Err("has the option max_ttl, which is for the restart guard; write restart_guard=on for one".into());
         }
@@ -184,8 +191,7 @@ impl Options {
 impl Given {
     fn read(query: &str) -> Result<Self, String> {
         let mut given = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (option, value) in query::pairs(query)? {
             given.take(option, value)?;
         }
         Ok(given)
@@ -196,7 +202,7 @@ impl Given {
         let path = || decoded(value).map(PathBuf::from);
         match option {
             "namespace" => {
-                self.namespace = Some(Namespace::new(value).map_err(|error| format!("is wrong: {error}"))?);
+                self.namespace = Some(Namespace::new(&text()?).map_err(|error| format!("is wrong: {error}"))?);
             }
             "compat" => self.format = Format::compat(value).map_err(|error| format!("is wrong: {error}"))?,
             "restart_guard" => self.restart_guard = Some(on_or_off(value)?),
@@ -249,7 +255,7 @@ impl Given {
         Ok(rest.split_once('/').unwrap_or((rest, "")))
     }
 
-    fn tls(&mut self, secure: bool) -> Result<Option<Tls>, String> {
+    fn tls(&mut self, secure: bool) -> Result<Option<Tls>, Wrong> {
         let client = match (self.cert.take(), self.key.take()) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
@@ -263,7 +269,7 @@ impl Given {
                 Err("has options of TLS; write rediss for it".into())
             };
         }
-        tls::certificates(&tls).map_err(|why| format!("is wrong: {why}"))?;
+        tls::certificates(&tls).map_err(Wrong::File)?;
         Ok(Some(tls))
     }
 }
@@ -363,6 +369,7 @@ mod tests {
             ("redis://bob:hunter2@h/?naemspace=x", "it has namespace, compat, "),
             ("redis://bob:hunt%4r2@h", "has a % that"),
             ("redis://h/0?namespace=", "is wrong"),
+            ("redis://h?max_ttl=1&max_ttl=2&restart_guard=on", "\"max_ttl\" twice"),
             ("redis:h", "is no URL of a Redis store"),
             ("REDISS://bob:hunter2@h", "is no URL of a Redis store"),
             ("https://bob:hunter2@h", "is no URL of a Redis store"),
@@ -383,12 +390,24 @@ mod tests {
             ("redis://h?wait_replicas=all", "write how many"),
             ("redis://h?ca=/x", "write rediss"),
             ("rediss://h?cert=/x", "needs both"),
-            ("rediss://h?ca=/does/not/exist", "ca=/does/not/exist can't be read"),
         ] {
             let error = Options::parse(url).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Invalid);
             assert!(error.to_string().contains(says), "{url}: {error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_use_is_not_the_urls_fault() {
+        let error = Options::parse("rediss://h?ca=/does/not/exist").map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("ca=/does/not/exist can't be read"), "{error}");
+    }
+
+    #[test]
+    fn a_namespace_is_decoded() {
+        let namespace = |url: &str| Options::parse(url).unwrap().namespace;
+        assert_eq!(namespace("redis://h?namespace=a%20b"), namespace("redis://h?namespace=a b"));
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::stores::password::Password;
 use crate::stores::percent::decoded;
+use crate::stores::query;
 use crate::stores::secrets::{has_stray_at, shown_host, shown_port};
 
 /// `scheme://[user[:password]@]host[:port],…[/database][?option=value&…]`, decoded. It is not known here which options
@@ -43,8 +44,7 @@ impl Url {
             url.hosts = hosts.split(',').map(Host::read).collect::<Result<_, _>>()?;
         }
         url.database = Some(decoded(database)?).filter(|database| !database.is_empty());
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (option, value) in query::pairs(query)? {
             url.options.push((option.to_owned(), decoded(value)?));
         }
         Ok(url)
@@ -122,7 +122,16 @@ mod tests {
 
     #[test]
     fn what_is_none_is_told() {
-        for url in ["other://h", "db:h", "db://h:0/x", "db://h:x/x", "db://:1/x", "db://h/%zz", "db://u:p?w@h/x"] {
+        for url in [
+            "other://h",
+            "db:h",
+            "db://h:0/x",
+            "db://h:x/x",
+            "db://:1/x",
+            "db://h/%zz",
+            "db://u:p?w@h/x",
+            "db://h/x?a=1&a=2",
+        ] {
             assert!(read(url).is_err(), "{url}");
         }
     }

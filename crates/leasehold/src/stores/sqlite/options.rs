@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::name::Namespace;
+use crate::stores::query;
 use crate::stores::secrets::hide_secrets;
 
 /// The parts of a URL, checked.
@@ -48,15 +49,8 @@ impl Options {
         let url = &hide_secrets(url);
         let (file, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut options = Self { path: path(file, url)?, ..Self::default() };
-        let mut seen = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = text(value, url)?;
-            if seen.contains(&key) {
-                return Err(Error::invalid(format!("{url:?} gives the option {key:?} twice; keep one of them")));
-            }
-            options.set(key, &value, url)?;
-            seen.push(key);
+        for (key, value) in query::pairs(query).map_err(|why| Error::invalid(format!("{url:?} {why}")))? {
+            options.set(key, &text(value, url)?, url)?;
         }
         Ok(options)
     }
