@@ -54,8 +54,10 @@ pub(super) struct Identity {
 impl Session {
     /// A new one; `before` is one that was given up while it was asked something, `lacks` whether tables are missing.
     pub async fn open(options: &Options, before: Option<&Identity>, lacks: bool) -> Result<Self, Fault> {
-        let late =
-            |_| Fault::Unsent(ErrorKind::TimedOut, format!("{} did not answer within {PATIENCE:?}", options.place));
+        let late = |_| {
+            let fix = "if it goes on so, name the port of a MySQL or MariaDB server";
+            Fault::Unsent(ErrorKind::TimedOut, format!("{} did not answer within {PATIENCE:?}; {fix}", options.place))
+        };
         let mut db = tokio::time::timeout(PATIENCE, connect(options)).await.map_err(late)??;
         let introduced = async {
             raw_sql(UNLIMITED).execute(&mut db).await?;

@@ -24,6 +24,10 @@ impl Fault {
         let (kind, why) = match (error.as_db_error(), cause::<rustls::Error>(error)) {
             (Some(said), _) => of_the_server(said),
             (_, Some(tls)) => of_tls(tls),
+            _ if error.to_string().contains("unexpected message") => {
+                let why = "it is no PostgreSQL server, or does not answer as one does; name the port of one";
+                (ErrorKind::Misconfigured, why.to_owned())
+            }
             _ => of_the_way(error),
         };
         Self::Unsent(kind, why)

@@ -84,7 +84,10 @@ impl Server {
             }
             .map_err(|error| Fault::unconnected(&error))
         };
-        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
+        let late = |_| {
+            let fix = "if it goes on so, name the port of a PostgreSQL server";
+            Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}; {fix}"))
+        };
         tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
     }
 

@@ -26,7 +26,8 @@ impl Fault {
     /// No connection was made, so nothing was asked over it.
     pub fn unconnected(error: &RedisError, address: &Address) -> Self {
         let address = address.to_string();
-        let (kind, message, _) = of_tls(error, &address).unwrap_or_else(|| classified(error, &address));
+        let known = of_tls(error, &address).or_else(|| of_a_stranger(error, &address));
+        let (kind, message, _) = known.unwrap_or_else(|| classified(error, &address));
         Self::Unsent(kind, message)
     }
 
@@ -112,7 +113,33 @@ fn of_tls(error: &RedisError, shown: &str) -> Option<Classified> {
             ErrorKind::AccessDenied,
             format!("{shown} wants another certificate of ours ({cause}); name one with cert=FILE&key=FILE"),
         ),
-        _ => (ErrorKind::Misconfigured, format!("{shown} does not speak TLS as we do ({cause})")),
+        _ => {
+            let fix = "perhaps it speaks none there: then write redis for rediss, or name the port of a Redis server";
+            (ErrorKind::Misconfigured, format!("{shown} does not speak TLS as we do ({cause}); {fix}"))
+        }
+    };
+    Some((kind, message, true))
+}
+
+/// Whom we have reached is no server of ours, or has not what we want of it: that shows as soon as it is greeted.
+fn of_a_stranger(error: &RedisError, shown: &str) -> Option<Classified> {
+    let fix = if error.to_string().contains("tls") {
+        "name the port of a Redis server, or write redis for rediss if it speaks no TLS there"
+    } else {
+        "name the port of a Redis server, or write rediss for redis if it speaks TLS there"
+    };
+    let (kind, message) = if error.kind() == Kind::Parse {
+        (ErrorKind::Misconfigured, format!("{shown} does not answer as a Redis server does; {fix}"))
+    } else if error.is_connection_dropped() {
+        (ErrorKind::Unavailable, format!("{shown} ended the connection when it was greeted; if it goes on so, {fix}"))
+    } else if error.to_string().contains("refused to switch database") {
+        let fix = "name another (redis://host/0), or raise `databases` in its configuration";
+        (
+            ErrorKind::Misconfigured,
+            format!("{shown} has no such database ({}); {fix}", error.detail().unwrap_or_default()),
+        )
+    } else {
+        return None;
     };
     Some((kind, message, true))
 }

@@ -51,13 +51,25 @@ impl Sentinels {
     async fn ask(&self, sentinel: &Address) -> Result<Address, Fault> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let answer = self.dial.ask_once(sentinel, &question, PATIENCE).await?;
+        let answer = self.dial.ask_once(sentinel, &question, PATIENCE).await;
+        let answer = answer.map_err(|fault| match fault {
+            Fault::Unsent(_, why) if why.contains("unknown command") => self.no_sentinel(sentinel),
+            fault => fault,
+        })?;
         let named: Option<(String, u16)> = redis::from_redis_value(answer)
             .map_err(|_| Fault::Unsent(ErrorKind::Misconfigured, format!("{sentinel} is no sentinel")))?;
         named.and_then(|(host, port)| Address::of_a_member(&host, port, sentinel)).ok_or_else(|| {
             let message = format!("the sentinel at {sentinel} knows no master called {:?}", self.name);
             Fault::Unsent(ErrorKind::Misconfigured, message)
         })
+    }
+
+    fn no_sentinel(&self, server: &Address) -> Fault {
+        let scheme = self.dial.scheme();
+        let message = format!(
+            "{server} is no sentinel, but a Redis server; write {scheme}://{server} for it alone, or name its sentinels"
+        );
+        Fault::Unsent(ErrorKind::Misconfigured, message)
     }
 
     fn nobody(&self, why: Option<Fault>) -> Fault {
