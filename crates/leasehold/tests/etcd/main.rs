@@ -10,6 +10,7 @@ mod etcdctl;
 mod keys;
 mod leases;
 mod members;
+mod past;
 mod waiters;
 
 use std::collections::BTreeSet;

@@ -78,18 +78,27 @@ impl Members {
         let request = txn.request();
         let ask = |link: Arc<Link>| {
             let request = link.request(request.clone());
-            async move { link.kv().txn(request).await }
+            async move {
+                let before = self.past.now();
+                let answer = link.kv().txn(request).await?.into_inner();
+                self.past.heed(before, answer.header.as_ref())?;
+                Ok(answer)
+            }
         };
-        let answer = self.call(sent, limit.for_one(self, sent), ask).await?;
-        Done::read(answer.into_inner())
+        Done::read(self.call(sent, limit.for_one(self, sent), ask).await?)
     }
 
     pub async fn range(&self, limit: Limit, range: &RangeRequest) -> Result<RangeResponse, Fault> {
         let ask = |link: Arc<Link>| {
             let request = link.request(range.clone());
-            async move { link.kv().range(request).await }
+            async move {
+                let before = self.past.now();
+                let answer = link.kv().range(request).await?.into_inner();
+                self.past.heed(before, answer.header.as_ref())?;
+                Ok(answer)
+            }
         };
-        Ok(self.call(Sent::Again, limit.for_one(self, Sent::Again), ask).await?.into_inner())
+        self.call(Sent::Again, limit.for_one(self, Sent::Again), ask).await
     }
 
     /// A new lease of so many seconds, or of as few as the server gives. One that nobody hears of ends by itself.

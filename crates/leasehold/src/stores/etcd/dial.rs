@@ -1,5 +1,6 @@
 //! How a member is reached.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
@@ -37,9 +38,19 @@ pub(super) struct Dial {
 pub(super) struct Link {
     pub channel: Channel,
     token: Option<MetadataValue<Ascii>>,
+    has_answered: AtomicBool,
 }
 
 impl Link {
+    /// Somebody who speaks as an etcd does is there.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    pub fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
     /// A request with what goes along with every one: who we are, and that a member which knows no leader is to say so.
     pub fn request<T>(&self, message: impl IntoRequest<T>) -> Request<T> {
         self.with_metadata(message.into_request())
@@ -65,14 +76,29 @@ impl Dial {
         let endpoint = self.endpoint(address).await?;
         let failed = |error: tonic::transport::Error| {
             let why = whole(&error);
-            Fault::unsent(kind_of(&why), format!("{address}: {why}"))
+            let hint = if why.contains("tls handshake eof") || why.contains("corrupt message") {
+                format!("; if it goes on so, name the port that clients of etcd use, or {}", self.other_scheme())
+            } else {
+                String::new()
+            };
+            Fault::unsent(kind_of(&why), format!("{address}: {why}{hint}"))
         };
         let channel = endpoint.connect().await.map_err(failed)?;
         let token = match &self.login {
             Some(login) => log_in(&channel, login).await?,
             None => None,
         };
-        Ok(Link { channel, token })
+        let has_answered = AtomicBool::new(token.is_some());
+        Ok(Link { channel, token, has_answered })
+    }
+
+    /// What is to be written if the other side speaks TLS and we don't, or the other way round.
+    pub fn other_scheme(&self) -> &'static str {
+        if self.tls.is_some() {
+            "write etcd for etcds if it speaks no TLS there"
+        } else {
+            "write etcds for etcd if it speaks TLS there"
+        }
     }
 
     async fn endpoint(&self, address: &Address) -> Result<Endpoint, Fault> {
@@ -90,8 +116,8 @@ impl Dial {
 
 /// TLS says what is wrong in words only.
 fn kind_of(why: &str) -> ErrorKind {
-    if why.contains("peer certificate") {
-        return ErrorKind::Misconfigured; // Theirs.
+    if why.contains("peer certificate") || why.contains("corrupt message") {
+        return ErrorKind::Misconfigured; // Theirs: a certificate, or no TLS at all.
     }
     if why.contains("received fatal alert") || why.contains("certificate required") {
         return ErrorKind::AccessDenied; // Ours, or none.

@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use tonic::{Code, ConnectError, Status};
 
+use super::address::Address;
 use crate::error::{Error, ErrorKind};
+
+/// What the client library says of whatever happens to a connection.
+const TRANSPORT: &str = "transport error";
 
 /// What came instead of an answer.
 #[derive(Debug, Clone)]
@@ -63,8 +67,27 @@ impl Fault {
 
     pub fn of(status: Status) -> Self {
         let (kind, sure, cause) = classified(&status);
-        let why = status.message().trim_start_matches("etcdserver: ").to_owned();
+        let why = match status.message() {
+            // What it was is told by its cause.
+            TRANSPORT => causes(&status),
+            message => message.trim_start_matches("etcdserver: ").to_owned(),
+        };
         Self { kind, why, sure, cause, source: Some(Arc::new(status)) }
+    }
+
+    /// The same, of who has answered nothing yet: it may be no etcd at all, or speak something else.
+    pub fn of_a_stranger(self, address: &Address, other_scheme: &str) -> Self {
+        if !self.source.as_ref().is_some_and(|status| status.message() == TRANSPORT) {
+            return self;
+        }
+        let fix = format!("name the port that clients of etcd use, or {other_scheme}");
+        let why = self.why;
+        if why.contains("http2 error") {
+            let why = format!("{address} does not answer as an etcd does ({why}); {fix}");
+            return Self { source: self.source, ..Self::unsent(ErrorKind::Misconfigured, why) };
+        }
+        let why = format!("{address} ended the connection when it was greeted ({why}); if it goes on so, {fix}");
+        Self { why, ..self }
     }
 
     /// The same, of something that changes nothing of a lock.
@@ -132,6 +155,9 @@ fn classified(status: &Status) -> (ErrorKind, bool, Cause) {
         }
         Code::Unauthenticated | Code::PermissionDenied => (ErrorKind::AccessDenied, true, Cause::Other),
         Code::Unimplemented => (ErrorKind::Misconfigured, true, Cause::Other),
+        // A member of another cluster, or one that has gone back: what it was asked for it may have done. Another member
+        // may be the right one.
+        Code::DataLoss => (ErrorKind::Misconfigured, false, Cause::Member),
         _ => (ErrorKind::Internal, false, Cause::Other),
     }
 }
@@ -146,6 +172,11 @@ fn was_never_sent(status: &Status) -> bool {
         source = error.source();
     }
     false
+}
+
+/// What caused it.
+fn causes(status: &Status) -> String {
+    status.source().map_or_else(|| status.message().to_owned(), whole)
 }
 
 /// An error and what caused it, in one line.
@@ -182,6 +213,7 @@ mod tests {
             (Status::unavailable("etcdserver: leader changed"), ErrorKind::Unavailable, false, Cause::Member),
             (Status::unavailable("etcdserver: request timed out"), ErrorKind::Unavailable, false, Cause::Member),
             (Status::cancelled("etcdserver: server stopped"), ErrorKind::Unavailable, false, Cause::Member),
+            (Status::data_loss("it has gone back"), ErrorKind::Misconfigured, false, Cause::Member),
         ] {
             let fault = Fault::of(status.clone());
             assert_eq!((fault.kind, fault.sure, fault.cause), (kind, sure, cause), "{status}");

@@ -12,6 +12,7 @@ use tonic::Status;
 use super::address::Address;
 use super::dial::{Dial, Link};
 use super::fault::{Cause, Fault};
+use super::past::Past;
 use crate::error::ErrorKind;
 
 /// A call that is dropped after so long without an answer casts doubt on its member.
@@ -29,6 +30,8 @@ pub(super) struct Members {
     dial: Dial,
     members: Vec<Member>,
     current: AtomicUsize,
+    /// What any of them has shown.
+    pub past: Arc<Past>,
 }
 
 struct Member {
@@ -38,13 +41,13 @@ struct Member {
 }
 
 impl Members {
-    pub fn new(dial: Dial, addresses: &[Address]) -> Self {
+    pub fn new(dial: Dial, addresses: &[Address], past: Arc<Past>) -> Self {
         let member = |address: &Address| Member {
             address: address.clone(),
             link: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         };
-        Self { dial, members: addresses.iter().map(member).collect(), current: AtomicUsize::new(0) }
+        Self { dial, members: addresses.iter().map(member).collect(), current: AtomicUsize::new(0), past }
     }
 
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
@@ -109,8 +112,12 @@ impl Members {
         std::mem::forget(doubt);
         let address = &self.members[at].address;
         let fault = match answer {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(status)) => Fault::of(status),
+            Ok(Ok(answer)) => {
+                link.note_answer();
+                return Ok(answer);
+            }
+            Ok(Err(status)) if link.has_answered() => Fault::of(status),
+            Ok(Err(status)) => Fault::of(status).of_a_stranger(address, self.dial.other_scheme()),
             Err(_) => Fault::late(format!("{address} was silent for {limit:.1?}")),
         };
         if matches!(fault.cause, Cause::Member | Cause::Login | Cause::Stale) {
@@ -130,7 +137,11 @@ impl Members {
             return Ok(link);
         }
         let address = &member.address;
-        let late = |_| Fault::unsent(ErrorKind::TimedOut, format!("{address} let nobody connect for {limit:.1?}"));
+        let late = |_| {
+            let perhaps =
+                if self.dial.tls.is_some() { format!("; {}", self.dial.other_scheme()) } else { String::new() };
+            Fault::unsent(ErrorKind::TimedOut, format!("{address} let nobody connect for {limit:.1?}{perhaps}"))
+        };
         let link = tokio::time::timeout(limit, self.dial.connect(address)).await.map_err(late)??;
         let link = Arc::new(link);
         *member.held() = Some(Arc::clone(&link));

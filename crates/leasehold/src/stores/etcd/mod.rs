@@ -21,6 +21,7 @@ mod marks;
 mod members;
 mod options;
 mod ours;
+mod past;
 mod renewal;
 mod revocation;
 mod tls;
@@ -42,6 +43,7 @@ use self::looks::Looks;
 use self::members::Members;
 use self::options::Options;
 use self::ours::Ours;
+use self::past::Past;
 use self::turns::Turns;
 use self::watches::Watches;
 use crate::error::{Error, ErrorKind, Result};
@@ -75,6 +77,7 @@ struct Core {
 struct Shared {
     ours: Arc<Ours>,
     leases: Leases,
+    past: Arc<Past>,
     turns: Arc<Turns>,
 }
 
@@ -85,13 +88,13 @@ impl Etcd {
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         let ours = Arc::new(Ours::new(&BootClock));
-        let shared = Shared { ours, leases: Leases::default(), turns: Arc::default() };
+        let shared = Shared { ours, leases: Leases::default(), past: Arc::default(), turns: Arc::default() };
         Ok(Self::with(Options::parse(url)?, Arc::new(shared)))
     }
 
     fn with(options: Options, shared: Arc<Shared>) -> Self {
         let dial = Dial { login: options.login.clone(), tls: options.tls.clone() };
-        let members = Arc::new(Members::new(dial, &options.members));
+        let members = Arc::new(Members::new(dial, &options.members, Arc::clone(&shared.past)));
         let watches = Arc::new(Watches::new(Arc::clone(&shared.ours)));
         Self { core: Arc::new(Core { options, members, watches, looks: Arc::default(), shared }) }
     }
