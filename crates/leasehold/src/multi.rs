@@ -186,6 +186,14 @@ async fn lost_of(guards: &[Guard]) -> (LockName, LossReason) {
 }
 
 impl MultiGuard {
+    pub(crate) fn of_guards(guards: Vec<Guard>) -> Self {
+        Self { guards }
+    }
+
+    pub(crate) fn into_guards(self) -> Vec<Guard> {
+        self.guards
+    }
+
     /// The guards of the single locks, in order of their names.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
