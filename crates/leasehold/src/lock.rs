@@ -386,12 +386,18 @@ fn checked_permits(asked: Option<u32>) -> Result<NonZeroU32> {
     })
 }
 
+/// `a redis`, `an etcd`.
+fn a(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
 fn check_ttl(ttl: Duration, largest: Duration, traits: Traits) -> Result<()> {
     let smallest = traits.smallest_ttl;
     if ttl < smallest {
         return Err(Error::invalid(format!(
-            "the TTL {ttl:?} is too short: with a {} store it must be at least {smallest:?}",
-            traits.kind
+            "the TTL {ttl:?} is too short: with {} store it must be at least {smallest:?}",
+            a(traits.kind)
         )));
     }
     if ttl > largest {
@@ -407,8 +413,8 @@ fn check_grace(grace: Duration, ttl: Duration, traits: Traits) -> Result<()> {
     let longest = traits.longest_stop_grace;
     if grace > longest {
         return Err(Error::invalid(format!(
-            "the stop grace {grace:?} is too long: with a {} store it may be at most {longest:?}",
-            traits.kind
+            "the stop grace {grace:?} is too long: with {} store it may be at most {longest:?}",
+            a(traits.kind)
         )));
     }
     if grace.is_zero() {
