@@ -120,7 +120,12 @@ impl ConfigFile {
     fn with_password(&self, entry: &StoreEntry, url: &str, file: &Path) -> Result<String, Failure> {
         let file = self.path.parent().unwrap_or(Path::new(".")).join(file);
         let password = fs::read_to_string(&file).map_err(|error| unreadable("password file", &file, &error))?;
-        insert_password(url, password.trim_end_matches(['\r', '\n'])).ok_or_else(|| {
+        let password = password.trim_end_matches(['\r', '\n']);
+        if password.is_empty() {
+            let message = format!("the password file {} is empty; write the password into it", file.display());
+            return Err(Failure::new(exit::CONFIG, message));
+        }
+        insert_password(url, password).ok_or_else(|| {
             let message = format!(
                 "the store {:?} has a password_file, but its URL has no place for a password, or has one already; take one \
                  of them out",

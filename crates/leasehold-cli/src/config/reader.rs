@@ -244,4 +244,43 @@ password_file = "secret"
             assert!(!message.contains("hunter2") && !message.contains('\n'), "{message}");
         }
     }
+
+    /// Where an example of the manual's page would stand.
+    fn read_as_in_the_manual(text: &str) -> Result<ConfigFile, String> {
+        let path = Path::new("/etc/leasehold/leasehold.toml");
+        Reader { path, text }.read().map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn every_example_of_the_manual_is_read_or_refused_as_it_says() {
+        const PAGE: &str = include_str!("../../../../docs/config.md");
+        let (mut good, mut refused) = (0, 0);
+        for example in PAGE.split("```toml\n").skip(1) {
+            let (text, behind) = example.split_once("```\n").expect("it ends");
+            let wanted = behind.strip_prefix("```text\n").map(|said| said.split_once("\n```").expect("it ends").0);
+            match (read_as_in_the_manual(text), wanted) {
+                (Ok(file), None) => {
+                    let parts = file.stores.iter().filter_map(|entry| match &entry.kind {
+                        Kind::Url { .. } => None,
+                        Kind::Quorum(parts) => Some(parts.clone()),
+                        Kind::Fallback { primary, arbiter, .. } => Some(vec![primary.clone(), arbiter.clone()]),
+                    });
+                    for part in parts.flatten().filter(|part| !part.contains(':')) {
+                        assert!(file.stores.iter().any(|entry| entry.name == part), "{part} is missing in {text}");
+                    }
+                    good += 1;
+                }
+                (Err(said), Some(wanted)) => {
+                    assert_eq!(said, wanted);
+                    refused += 1;
+                }
+                (read, wanted) => panic!("{:?} instead of {wanted:?}: {text}", read.err()),
+            }
+        }
+        assert!(good >= 4 && refused >= 8, "{good} {refused}");
+        for key in STORE.split([' ', ',', ';']).chain(FALLBACK.split([' ', ','])) {
+            let is_key = !["", "with", "or", "and"].contains(&key);
+            assert!(!is_key || PAGE.contains(&format!("| `{key}` |")), "{key} has no row");
+        }
+    }
 }
