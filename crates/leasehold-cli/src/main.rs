@@ -7,7 +7,7 @@ mod exit;
 mod output;
 mod warden;
 
-use args::{Cli, Verb};
+use args::{AskedReport, Cli, Verb};
 use config::Config;
 use exit::Failure;
 
@@ -17,7 +17,12 @@ fn main() {
         output::tell(&format!("a fault of ours: {fault}; please report it"));
         std::process::exit(exit::FAULT);
     }));
-    let code = args::parse().and_then(|cli| dispatch(&cli)).unwrap_or_else(|failure| {
+    let cli = args::parse().inspect_err(|mistake| {
+        if let Some(report) = AskedReport::of_this_process() {
+            cmd::run::refuse(report, mistake);
+        }
+    });
+    let code = cli.and_then(|cli| dispatch(&cli)).unwrap_or_else(|failure| {
         output::tell(&failure.message);
         failure.code
     });

@@ -240,6 +240,34 @@ fn errors_of_store_and_configuration_are_told() {
     assert_eq!((&report(&bench)["outcome"], &report(&bench)["exit_code"]), (&"unavailable".into(), &69.into()));
 }
 
+/// A success of yesterday must not be taken for one of today.
+#[test]
+fn a_wrong_command_line_leaves_no_report_from_before() {
+    let bench = Bench::new();
+    for wrong in [
+        &["run", "a", "--tll", "5s", "--report", "report.json", "--", "true"][..],
+        &["run", "a", "--report=report.json", "--ttl", "2h", "--", "true"],
+        &["run", "a", "--report", "report.json", "--kill-after", "29s", "--", "true"],
+        &["run", "a", "--report", "report.json"],
+    ] {
+        assert_eq!(ran(&mut run(&bench, &[], "exit 0")).code, 0);
+        let ran = bench.run(wrong);
+        ran.fails(64, &[]);
+        let report = report(&bench);
+        let is = (&report["lock"], &report["outcome"], &report["exit_code"], &report["runs"]);
+        assert_eq!(is, (&"a".into(), &"failed".into(), &64.into(), &0.into()), "{wrong:?}");
+        assert_eq!(format!("leasehold: {}", report["reason"].as_str().unwrap()), ran.stderr.trim_end());
+    }
+    // What is the job's own is left alone, and what can't be written is no second error.
+    bench.write("jobs", "as it was");
+    bench.run(["run", "a", "--tll", "5s", "--", "tool", "--report", "jobs"]).fails(64, &["'--tll'"]);
+    assert_eq!(fs::read_to_string(bench.path("jobs")).unwrap(), "as it was");
+    let ran = bench.run(["run", "a", "--report", "none/report.json", "--tll", "5s", "--", "true"]);
+    ran.fails(64, &["'--tll'"]);
+    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    leaves_nothing_else(&bench);
+}
+
 #[test]
 fn a_killed_warden_is_told_as_a_fault() {
     let bench = Bench::new();

@@ -157,6 +157,13 @@ fn a_bad_command_line_is_64_with_one_clear_error() {
         (&["run", "a", "--forever", "--wait=5s", "--", "true"], &["--forever", "--wait=5s", "take one of them out"]),
         (&["run", "a", "--forever", "--report"], &["--report"]),
         (&["watch"], &["<NAME>"]),
+        (&["run", "a", "--on-down", "run", "--", "true"], &["--on-down <WHAT>: 'run' is not known", "fail, skip"]),
+        (&["run", "a", "--report"], &["--report <FILE> lacks its value"]),
+        (&["run", "a", "--ttl", "2s", "--ttl", "3s", "--", "true"], &["--ttl <DUR>", "given twice", "keep one"]),
+        (&["run", "a", "--tz", "UTC", "--", "true"], &["--once-per <SLOT>", "is missing"]),
+        (&["ls", "a"], &["'a' is one argument too many", "`leasehold ls --help`"]),
+        (&["ls", "-\u{1b}[2J"], &["there is no option", "\\u{1b}"]),
+        (&["--store", "sqlite:"], &["the verb is missing", "run, status"]),
         (&["watch", "a\u{1b}b"], &["control character", "\\u{1b}"]),
         (&["run", "a", "--held-exit-code", "256", "--", "true"], &["--held-exit-code", "256", "0 to 255"]),
         (&["run", "a", "-v", "-q", "--", "true"], &["--verbose", "--quiet"]),
@@ -171,6 +178,7 @@ fn a_bad_command_line_is_64_with_one_clear_error() {
         let ran = bench.run(*args);
         ran.fails(64, words);
         assert!(ran.stderr.starts_with("leasehold: ") && ran.stdout.is_empty(), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
         assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains("error:"), "{ran:?}");
     }
     assert!(!bench.path("locks.db").exists(), "nothing was opened for them");

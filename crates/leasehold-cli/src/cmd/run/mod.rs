@@ -18,7 +18,7 @@ use self::once::Once;
 use self::report::Report;
 use self::teller::Teller;
 use self::terms::Terms;
-use crate::args::RunArgs;
+use crate::args::{AskedReport, RunArgs};
 use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
 use crate::output::{duration as span, tell};
@@ -47,6 +47,14 @@ pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failu
     let ending = ending.unwrap_or_else(Ending::failed);
     report.end(&ending);
     ending.exit()
+}
+
+/// A command line that is wrong: yesterday's success must not stand in the file of its report.
+pub fn refuse(report: AskedReport, mistake: &Failure) {
+    // If that can't be written, the mistake is still what is told.
+    if let Ok(mut report) = Report::new(report.lock, Some(&report.file)) {
+        report.end(&Ending::failed(Failure::new(mistake.code, mistake.message.clone())));
+    }
 }
 
 fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report) -> Result<Ending, Failure> {

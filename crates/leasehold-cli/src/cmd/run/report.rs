@@ -18,7 +18,7 @@ use crate::warden::{Status, signal_name};
 /// known, or not yet, is null. Kept in any case, written where `--report` asked for it.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    lock: String,
+    lock: Option<String>,
     outcome: Outcome,
     reason: Option<String>,
     exit_code: Option<i32>,
@@ -87,9 +87,18 @@ impl Report {
     /// # Errors
     /// 78 if the file can't be written.
     pub fn begin(args: &RunArgs) -> Result<Report, Failure> {
-        let file = args.report.as_deref().map(ReportFile::open).transpose();
+        let lock = args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string());
+        Report::new(Some(lock), args.report.as_deref())
+    }
+
+    /// The same, of what may not even name a lock.
+    ///
+    /// # Errors
+    /// 78 if the file can't be written.
+    pub fn new(lock: Option<String>, path: Option<&Path>) -> Result<Report, Failure> {
+        let file = path.map(ReportFile::open).transpose();
         let mut report = Report {
-            lock: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
+            lock,
             outcome: Outcome::Running,
             reason: None,
             exit_code: None,
@@ -114,7 +123,7 @@ impl Report {
             report.file = file;
             report.write_beginning()
         });
-        let path = args.report.as_deref().unwrap_or(Path::new(""));
+        let path = path.unwrap_or(Path::new(""));
         begun.map_err(|error| Failure::new(exit::CONFIG, cannot_write(path, &error)))?;
         Ok(report)
     }
