@@ -76,10 +76,12 @@ impl Dial {
         let endpoint = self.endpoint(address).await?;
         let failed = |error: tonic::transport::Error| {
             let why = whole(&error);
-            let hint = if why.contains("tls handshake eof") || why.contains("corrupt message") {
-                format!("; if it goes on so, name the port that clients of etcd use, or {}", self.other_scheme())
-            } else {
-                String::new()
+            let hint = match &*why {
+                why if why.contains("peer certificate") => "; name its authority with ca=FILE".to_owned(),
+                why if why.contains("tls handshake eof") || why.contains("corrupt message") => {
+                    format!("; if it goes on so, name the port that clients of etcd use, or {}", self.other_scheme())
+                }
+                _ => String::new(),
             };
             Fault::unsent(kind_of(&why), format!("{address}: {why}{hint}"))
         };

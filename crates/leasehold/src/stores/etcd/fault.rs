@@ -77,7 +77,9 @@ impl Fault {
 
     /// The same, of who has answered nothing yet: it may be no etcd at all, or speak something else.
     pub fn of_a_stranger(self, address: &Address, other_scheme: &str) -> Self {
-        if !self.source.as_ref().is_some_and(|status| status.message() == TRANSPORT) {
+        // What a server says has no cause here; what happens to a connection has.
+        let breaks = |status: &Arc<Status>| status.source().is_some() && !was_never_sent(status);
+        if self.cause != Cause::Member || !self.source.as_ref().is_some_and(breaks) {
             return self;
         }
         let fix = format!("name the port that clients of etcd use, or {other_scheme}");

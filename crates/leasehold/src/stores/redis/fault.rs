@@ -130,7 +130,7 @@ fn of_a_stranger(error: &RedisError, shown: &str) -> Option<Classified> {
     };
     let (kind, message) = if error.kind() == Kind::Parse {
         (ErrorKind::Misconfigured, format!("{shown} does not answer as a Redis server does; {fix}"))
-    } else if error.is_connection_dropped() {
+    } else if error.is_connection_dropped() && !error.is_connection_refusal() {
         (ErrorKind::Unavailable, format!("{shown} ended the connection when it was greeted; if it goes on so, {fix}"))
     } else if error.to_string().contains("refused to switch database") {
         let fix = "name another (redis://host/0), or raise `databases` in its configuration";
