@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::blocking::{Lock, Locks, MultiLock, Outcome};
+use leasehold::blocking::{Guard, Lock, Locks, MultiLock, Outcome};
 use leasehold::{ErrorKind, NotDue, Ran, Released, Revoke, Wait};
 use tempfile::TempDir;
 
@@ -79,7 +79,7 @@ fn a_job_whose_lock_is_lost_hears_of_it_and_its_key_is_not_done() {
         })
         .unwrap();
     assert!(matches!(ran, Ran::Lost(_)), "{ran:?}");
-    assert!(matches!(key.run(|guard| guard.attempt()).unwrap(), Ran::Done(2)));
+    assert!(matches!(key.run(Guard::attempt).unwrap(), Ran::Done(2)));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn several_locks_are_held_together_or_not_at_all() {
     let guard = both.try_acquire().unwrap().guard().unwrap();
     let names: Vec<_> = guard.guards().iter().map(|guard| guard.name().to_string()).collect();
     assert_eq!(names, ["a", "b"]);
-    assert!(guard.get("b").is_some_and(|guard| guard.is_valid()) && guard.get("c").is_none());
+    assert!(guard.get("b").is_some_and(Guard::is_valid) && guard.get("c").is_none());
     assert!(guard.is_valid() && guard.loss().is_none() && guard.remaining() > Duration::from_secs(10));
     guard.touch();
     assert!(is_held(&other.lock("a")) && is_held(&other.lock("b")));

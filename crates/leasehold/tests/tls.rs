@@ -57,10 +57,7 @@ async fn a_server_may_want_a_certificate_of_ours() {
             Ok(locks) => locks.lock("job").try_acquire().await.unwrap_err(),
             Err(error) => error,
         };
-        assert!(
-            matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::Unavailable | ErrorKind::Invalid),
-            "{error}"
-        );
+        assert!(matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::Unavailable), "{error}");
     }
 }
 
@@ -78,7 +75,9 @@ async fn files_that_are_no_use_are_told_at_once() {
     ] {
         for scheme in ["rediss://h/0", "rediss+cluster://h", "rediss+sentinel://h/main"] {
             let error = Locks::connect(&format!("{scheme}?{options}")).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid);
+            // A file may be the machine's fault, half a pair is that of the URL.
+            let kind = if says == "needs both" { ErrorKind::Invalid } else { ErrorKind::Misconfigured };
+            assert_eq!(error.kind(), kind);
             assert!(error.to_string().contains(&says), "{error}");
         }
     }

@@ -90,7 +90,6 @@ impl MultiLock {
 
 impl MultiGuard {
     /// The guards of the single locks, in order of their names.
-    #[must_use]
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
