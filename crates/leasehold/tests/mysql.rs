@@ -574,12 +574,18 @@ async fn who_may_not_make_what_is_missing_is_told_what_it_is() {
     MySql::migrate(&server.url()).await.unwrap();
     server.sql("grant select, insert, update, delete, execute on jobs.* to poor@'%'");
     let url = server.url_as("poor", "hunter3");
-    works(&url).await;
-    server.sql("drop table leasehold_names; drop procedure leasehold_v2_arm");
-    let error = refusal(&url).await;
-    assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
-    let says = |words| error.to_string().contains(words);
-    assert!(says("table leasehold_names, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"), "{error}");
+    let (ours, held) = (store(&url), claim("held", Duration::from_secs(60)));
+    assert!(matches!(ours.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    server.sql("drop table leasehold_waiters; drop procedure leasehold_v2_arm");
+    for _ in 0..2 {
+        let queued = Claim { queue: Some(leasehold::Place::default()), ..claim("held", TTL) };
+        let error = ours.try_acquire(&queued).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
+        let says = |words| error.to_string().contains(words);
+        assert!(says("table leasehold_waiters, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"), "{error}");
+        let renewals = ours.renew(&[(lease(&held), Duration::from_secs(60))]).await;
+        assert!(matches!(renewals[0], Ok(Renewal::Renewed)), "it needs none of that: {renewals:?}");
+    }
     MySql::migrate(&server.url()).await.unwrap();
     works(&url).await;
 }

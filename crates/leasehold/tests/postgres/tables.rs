@@ -133,8 +133,8 @@ async fn who_may_not_make_what_is_missing_is_told_what_it_is() {
     server.sql("create role jobs login");
     Tables::migrate(&server.url()).await.unwrap();
     server.sql("grant select, insert, update, delete on all tables in schema public to jobs");
-    let ours = store(&server.url_as("jobs", ""));
-    token(&*ours, &claim("job")).await;
+    let (ours, held) = (store(&server.url_as("jobs", "")), claim("job"));
+    token(&*ours, &held).await;
     server.sql("drop table leasehold_waiters; drop procedure leasehold_v2_arm");
     for _ in 0..2 {
         let error = ours.try_acquire(&queued("job")).await.unwrap_err();

@@ -132,8 +132,7 @@ impl Site {
             return Err(Fault::Told(Box::new(self.unfit(why))));
         }
         if !self.is_prepared.load(Ordering::Acquire) {
-            schema::prepare(&mut db, &self.options, self.lacks.load(Ordering::Acquire)).await?;
-            self.lacks.store(false, Ordering::Release);
+            schema::prepare(&mut db, &self.options, self.lacks.swap(false, Ordering::AcqRel)).await?;
             self.is_prepared.store(true, Ordering::Release);
         }
         Ok(Session { site: Arc::clone(self), db, tether, number, since, release, lasts: 0 })

@@ -157,9 +157,11 @@ impl Owner {
         {
             return Ok(session);
         }
-        let session = Session::open(&self.site, self.given_up.as_ref(), self.lacks).await?;
+        // What can't be made is an error to who misses it, and not to all who come after that.
+        let lacks = std::mem::take(&mut self.lacks);
+        let session = Session::open(&self.site, self.given_up.as_ref(), lacks).await?;
         *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = session.home.clone();
-        (self.given_up, self.lacks) = (None, false);
+        self.given_up = None;
         Ok(session)
     }
 }

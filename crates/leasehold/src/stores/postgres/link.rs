@@ -108,7 +108,7 @@ impl Server {
         self.prepared.store(false, Ordering::Release);
     }
 
-    /// Whether that has turned out, and no session has made them since.
+    /// Whether that has turned out, and no session has tried to make them since.
     pub fn lacks_tables(&self) -> bool {
         self.lacks.load(Ordering::Acquire)
     }
@@ -137,17 +137,15 @@ impl Server {
         if **known == own.cluster { Ok(()) } else { Err(hosts::of_several(&self.options)) }
     }
 
-    /// Which tables they are.
+    /// Which tables they are. What can't be made is an error to who misses it, and not to all who come after that.
     async fn agreed(&self, client: &Client) -> Result<String, Fault> {
-        if !self.lacks_tables() {
+        if !self.lacks.swap(false, Ordering::AcqRel) {
             match self.made(client, Making::Newer).await {
-                Err(fault) if fault.is_of_missing_tables() => self.has_lost_tables(),
+                Err(fault) if fault.is_of_missing_tables() => {}
                 made => return made,
             }
         }
-        let home = self.made(client, Making::Missing).await?;
-        self.lacks.store(false, Ordering::Release);
-        Ok(home)
+        self.made(client, Making::Missing).await
     }
 
     async fn made(&self, client: &Client, making: Making) -> Result<String, Fault> {
