@@ -582,7 +582,10 @@ async fn who_may_not_make_what_is_missing_is_told_what_it_is() {
         let error = ours.try_acquire(&queued).await.unwrap_err();
         assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
         let says = |words| error.to_string().contains(words);
-        assert!(says("table leasehold_waiters, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"), "{error}");
+        assert!(
+            says("table leasehold_waiters, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"),
+            "{error}"
+        );
         let renewals = ours.renew(&[(lease(&held), Duration::from_secs(60))]).await;
         assert!(matches!(renewals[0], Ok(Renewal::Renewed)), "it needs none of that: {renewals:?}");
     }

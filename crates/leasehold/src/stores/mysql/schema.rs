@@ -161,27 +161,28 @@ async fn made(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Resul
     let made = make(db, lacks).await;
     run(db, "do release_lock(concat('leasehold ', sha1(database())))").await?;
     match made {
-        Err(fault) if lacks && fault.is_of_rights() => return Err(may_not_make(db, options, fault).await),
+        Err(fault) if lacks && fault.is_of_rights() => check_is_whole(db, options, fault).await?,
         made => made?,
     }
     current(db).await?.ok_or(Fault::Garbled)
 }
 
-/// The error of a user who may not make what is missing: it is named. None is, if it is another's doing that it can't be seen.
-async fn may_not_make(db: &mut MySqlConnection, options: &Options, fault: Fault) -> Fault {
-    let missing = match inventory::flaws(db).await {
-        Ok(flaws) => named(flaws.iter().filter(|flaw| flaw.is_missing)),
-        Err(_) => String::new(),
-    };
+/// Of a user who may make nothing: what is missing is named. Nothing may be, for somebody else has made it.
+async fn check_is_whole(db: &mut MySqlConnection, options: &Options, denied: Fault) -> Result<(), Fault> {
+    if current(db).await?.is_none() {
+        return Err(denied);
+    }
+    let flaws = inventory::flaws(db).await?;
+    let missing = named(flaws.iter().filter(|flaw| flaw.is_missing));
     if missing.is_empty() {
-        return fault;
+        return Ok(());
     }
     let message = format!(
         "{} has tables of which some are missing ({missing}), and this user may not make them; have `leasehold migrate` run by \
          one who may, or what `leasehold migrate --print` prints",
         options.shown
     );
-    Fault::Told(Box::new(Error::new(ErrorKind::AccessDenied, message)))
+    Err(Fault::Told(Box::new(Error::new(ErrorKind::AccessDenied, message))))
 }
 
 async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
