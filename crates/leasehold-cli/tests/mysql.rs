@@ -31,7 +31,7 @@ fn run_and_its_verbs_do_there_what_they_do_in_a_file() {
     let pool = format!("{leasehold} run p --permits 2 -- {leasehold} ls");
     let listed = on(&url, &bench, &["run", "p", "--permits", "2", "--", "sh", "-c", &pool]);
     assert_eq!(listed.stdout.lines().filter(|line| line.starts_with("p ")).count(), 2, "{listed:?}");
-    on(&url, &bench, &["doctor"]).says(&["version: MariaDB", "rights: all that locks need", "tables: version 2"]);
+    on(&url, &bench, &["doctor"]).says(&["version: MariaDB", "rights: all that locks need", "tables: version 3"]);
 }
 
 #[test]
@@ -60,6 +60,21 @@ fn who_may_not_create_tables_has_them_made() {
     server.sql(&grants.collect::<Vec<_>>().join("\n").replace("USER", "poor@'%'"));
     on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
     on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
+}
+
+#[test]
+fn what_is_dropped_is_made_for_whoever_misses_it() {
+    let (server, bench) = (MariaDb::start(), Bench::new());
+    let url = server.url();
+    on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
+    server.sql("drop table leasehold_locks; drop procedure leasehold_v2_arm");
+    let told = on(&url, &bench, &["doctor"]);
+    let missing = "missing: table leasehold_locks, procedure leasehold_v2_arm";
+    assert!(told.code == 78 && told.stdout.contains(missing), "{told:?}");
+    on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
+    server.sql("drop table leasehold_routes");
+    on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
+    assert_eq!(server.sql("show tables like 'leasehold_routes'"), "leasehold_routes");
 }
 
 #[test]

@@ -63,6 +63,23 @@ fn who_may_not_create_tables_has_them_made() {
 }
 
 #[test]
+fn a_schema_is_made_for_who_asks_for_it_and_what_is_dropped_for_whoever_misses_it() {
+    let (server, bench) = (Postgres::start(), Bench::new());
+    let url = format!("{}?schema=locks", server.url());
+    on(&url, &bench, &["run", "a", "--", "true"]).fails(78, &["has no schema \"locks\"", "leasehold migrate"]);
+    on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
+    on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
+    server.sql("drop table locks.leasehold_locks; drop procedure locks.leasehold_v2_arm");
+    let told = on(&url, &bench, &["doctor"]);
+    let missing = "missing: table leasehold_locks, index leasehold_forget, procedure leasehold_v2_arm";
+    assert!(told.code == 78 && told.stdout.contains(missing), "{told:?}");
+    on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
+    server.sql("drop table locks.leasehold_routes");
+    on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
+    assert_eq!(server.sql("select to_regclass('locks.leasehold_routes') is null"), "f");
+}
+
+#[test]
 fn session_locks_are_run_under_shown_and_ended() {
     let (server, bench) = (Postgres::start(), Bench::new());
     let url = format!("{}?mode=advisory", server.url());

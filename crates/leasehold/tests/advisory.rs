@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
-    Revoke, Store, Tick,
+    Attempt, Claim, Due, Ended, ErrorKind, Finding, Guard, HolderId, LockName, Locks, LossReason, Outcome, Release,
+    Renewal, Revoke, Severity, Store, Tick,
 };
 use leasehold_testkit::process::{self, Worker, eventually_async};
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
@@ -184,6 +184,41 @@ async fn a_revocation_ends_the_session(url: &str) {
 }
 
 #[cfg(feature = "postgres")]
+async fn findings(url: &str) -> Vec<Finding> {
+    locks(url).await.diagnose().await.unwrap()
+}
+
+/// The doctor has no problem with it, and has looked at what session locks need.
+async fn fits(url: &str, also: &[&str]) {
+    let findings = findings(url).await;
+    assert!(findings.iter().all(|finding| finding.severity < Severity::Problem), "{findings:#?}");
+    let usual = ["server", "version", "way", "tables", "failover", "clock", "latency"];
+    for subject in usual.iter().chain(also) {
+        assert!(findings.iter().any(|finding| finding.subject == *subject), "{subject}: {findings:#?}");
+    }
+}
+
+async fn is_a_problem(url: &str, subject: &str, words: &str) {
+    let findings = findings(url).await;
+    let fits = |finding: &Finding| {
+        finding.severity == Severity::Problem && finding.subject == subject && finding.message.contains(words)
+    };
+    assert!(findings.iter().any(fits), "{subject} {words:?} is not in {findings:#?}");
+}
+
+/// By who is at work and by who comes new; nobody is told an error.
+async fn made_again(url: &str, things: &[&str], sql: impl Fn(&str) -> String) {
+    let old = store(url);
+    takes(&*old, "first").await;
+    for (nth, thing) in things.iter().enumerate() {
+        for (who, store) in [("old", &old), ("new", &store(url))] {
+            sql(&format!("drop {}", thing.replacen(' ', " if exists ", 1)));
+            takes(&**store, &format!("{nth} {who}")).await;
+        }
+    }
+    fits(url, &[]).await;
+}
+
 mod in_postgres {
     use futures_util::FutureExt;
     use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
@@ -428,10 +463,63 @@ mod in_postgres {
     #[tokio::test]
     async fn the_doctor_finds_a_server_fit() {
         let server = Postgres::start();
-        let findings = locks(&url(&server)).await.diagnose().await.unwrap();
-        for subject in ["server", "silence", "holders", "sessions"] {
-            assert!(findings.iter().any(|finding| finding.subject == subject), "{subject}: {findings:?}");
-        }
+        fits(&url(&server), &["silence", "holders", "sessions", "time-outs"]).await;
+        assert_eq!(server.errors(), Vec::<String>::new());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_doctor_says_why_no_session_can_have_a_lock() {
+        let server = Postgres::start();
+        let ours = url(&server);
+        takes(&*store(&ours), "job").await;
+        let pooler = PgBouncer::to(&server, PoolMode::Transaction);
+        is_a_problem(&format!("{}?mode=advisory", pooler.url()), "sessions", "a pooler in transaction mode").await;
+        is_a_problem(&server.url(), "mode", "locks of mode=advisory").await;
+        server.sql("alter role postgres set default_transaction_read_only = on");
+        is_a_problem(&ours, "read-only", "nothing can be granted").await;
+        server.sql("begin read write; alter role postgres reset all; commit");
+        server.sql("drop sequence leasehold_tokens");
+        is_a_problem(&ours, "tables", "missing: sequence leasehold_tokens").await;
+        assert_eq!(server.sql("select to_regclass('leasehold_tokens') is null"), "t", "it only looks");
+        takes(&*store(&ours), "another").await;
+        fits(&ours, &[]).await;
+        let standby = Postgres::standby_of(&server);
+        is_a_problem(&url(&standby), "role", "a standby").await;
+        let waits = findings(&ours).await.into_iter().find(|finding| finding.subject == "failover").unwrap();
+        assert!(waits.severity == Severity::Warning && waits.message.contains("none of these locks"), "{waits:?}");
+    }
+
+    /// Those of another database of the server are not ours, nor is who waits for leases and only listens.
+    #[tokio::test]
+    async fn the_doctor_counts_no_locks_of_others() {
+        let server = Postgres::start();
+        server.sql("create database other");
+        let others = store(&url(&server).replace("/postgres?", "/other?"));
+        takes(&*others, "theirs").await;
+        let leases = store(&format!("{}?namespace=leases", server.url()));
+        takes(&*leases, "job").await;
+        leases.subscribe(&LockName::new("job").unwrap()).await.unwrap();
+        assert_ne!(server.sql("select count(*) from pg_locks where locktype = 'advisory'"), "1", "they listen, too");
+        let holders = async || {
+            let findings = findings(&url(&server)).await;
+            findings.into_iter().find(|finding| finding.subject == "holders").unwrap().message
+        };
+        assert_eq!(holders().await, "nobody has a lock");
+        let ours = store(&url(&server));
+        takes(&*ours, "ours").await;
+        assert!(holders().await.starts_with("1 have locks"));
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
+        let server = Postgres::start();
+        let things = [
+            "sequence leasehold_tokens",
+            "function leasehold_v2_token",
+            "procedure leasehold_v2_mode",
+            "table leasehold_modes",
+        ];
+        made_again(&url(&server), &things, |statement| server.sql(statement)).await;
     }
 }
 
@@ -486,8 +574,8 @@ mod in_mariadb {
         super::a_proof_that_is_not_answered_fails_the_claim(&proxied, &proxy, b"select connection_id() = ?").await;
     }
 
-    /// The question whether a session is there.
-    const PING: &[u8] = b"\x01\0\0\0\x0e";
+    /// A part of the question whether a session is there, to a server that takes writes.
+    const LOOK: &[u8] = b"or @@global.innodb_read_only";
 
     /// Long enough for no heartbeat to come meanwhile.
     const LONG: Duration = Duration::from_secs(60);
@@ -498,7 +586,7 @@ mod in_mariadb {
         let proxy = Proxy::to(server.address());
         let ours = locks(&through(&proxy, &server)).await;
         let silent = acquired(&ours.lock("silent").ttl(LONG)).await;
-        proxy.drop_reply_after_request(PING, Then::Silence);
+        proxy.drop_reply_after_request(LOOK, Then::Silence);
         eventually_async("its look is not answered", SOON, async || proxy.dropped_replies() == 1).await;
         let guard = acquired(&ours.lock(NAME).ttl(LONG)).await;
         kill_holder(&server, LOCK);
@@ -552,7 +640,7 @@ mod in_mariadb {
         assert!(matches!(store.try_acquire(&old).await.unwrap(), Attempt::Granted(_)));
         let over = Instant::now() + ttl;
         let holder: u64 = first.sql(&format!("select is_used_lock('{LOCK}')")).parse().unwrap();
-        proxy.drop_reply_after_request(PING, Then::Silence);
+        proxy.drop_reply_after_request(LOOK, Then::Silence);
         eventually_async("its look is not answered", SOON, async || proxy.dropped_replies() == 1).await;
         for session in sessions_of_jobs(&first).into_iter().filter(|&session| session != holder) {
             first.sql(&format!("kill {session}")); // It is ready for the next lock.
@@ -675,6 +763,82 @@ mod in_mariadb {
         assert!(token("b").await > first);
         server.sql("do setval(leasehold_tokens, 1152921504606846976)");
         assert_eq!(refusal(&*store, &claim("c")).await.kind(), ErrorKind::Misconfigured);
+    }
+
+    #[tokio::test]
+    async fn the_doctor_finds_a_server_fit() {
+        fits(&url(&MariaDb::start()), &["silence", "list", "sessions"]).await;
+    }
+
+    #[tokio::test]
+    async fn the_doctor_says_why_no_session_can_have_a_lock() {
+        let server = MariaDb::start();
+        let ours = url(&server);
+        takes(&*store(&ours), "job").await;
+        is_a_problem(&server.url(), "mode", "locks of mode=advisory").await;
+        let galera = MariaDb::options().set("wsrep-on", "ON").start();
+        is_a_problem(&url(&galera), "galera", "do not know one another's locks").await;
+        server.sql("set global read_only = 1");
+        is_a_problem(&ours, "role", "read_only is on").await;
+        server.sql("set global read_only = 0; drop sequence leasehold_tokens");
+        is_a_problem(&ours, "tables", "missing: table leasehold_tokens").await;
+        assert_eq!(server.sql("show tables like 'leasehold_tokens'"), "", "it only looks");
+        takes(&*store(&ours), "another").await;
+        fits(&ours, &[]).await;
+        server.sql("revoke all on jobs.* from jobs@'%'; grant select on jobs.leasehold_schema to jobs@'%'");
+        is_a_problem(&ours, "rights", "on leasehold_tokens: session locks can't be granted").await;
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
+        let server = MariaDb::start();
+        made_again(&url(&server), &["sequence leasehold_tokens", "table leasehold_modes"], |statement| {
+            server.sql(statement)
+        })
+        .await;
+    }
+
+    /// A time-out that is negative is for ever on one server, and NULL on the other; so no statement waits at all.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn j09_who_waits_for_ever_waits_in_no_statement() {
+        let server = MariaDb::start();
+        let (ours, others) = (locks(&url(&server)).await, locks(&url(&server)).await);
+        let guard = acquired(&ours.lock("job")).await;
+        let briefly =
+            others.lock("job").wait(leasehold::Wait::For(Duration::from_millis(1500))).acquire().await.unwrap();
+        assert!(matches!(briefly, Outcome::Contended(_)), "parts of a second are a time, too");
+        let waits = || {
+            let lock = others.lock("job").wait(leasehold::Wait::Forever);
+            tokio::spawn(async move { lock.acquire().await })
+        };
+        let (given_up, waiting) = (waits(), waits());
+        for _ in 0..20 {
+            let asleep = "select count(*) from information_schema.processlist where state = 'User lock'";
+            assert_eq!(server.sql(asleep), "0");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        guard.release().await.unwrap();
+        let got = tokio::time::timeout(SOON, waiting).await.expect("it is free").unwrap().unwrap();
+        assert!(matches!(got, Outcome::Acquired(_)), "{got:?}");
+    }
+
+    /// A user who may write on a replica gets no locks there, neither on a new session nor on one that it has.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_server_that_takes_no_writes_grants_nobody_a_lock() {
+        let server = MariaDb::start();
+        server.sql("grant all on *.* to jobs@'%'");
+        let old = store(&url(&server));
+        takes(&*old, "job").await;
+        server.sql("set global read_only = 1");
+        let error = refusal(&*store(&url(&server)), &claim("new")).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        tokio::time::sleep(Duration::from_millis(1100)).await; // It is asked once a second.
+        let error = refusal(&*old, &claim("other")).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        server.sql("set global read_only = 0");
+        takes(&*old, "other").await;
     }
 
     #[tokio::test]

@@ -49,7 +49,7 @@ async fn l01_no_clock_of_a_node_decides() {
     guard.release().await.unwrap();
     let said = server.sql("select argument from mysql.general_log where argument like '%call leasehold%'");
     let numbers = said.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u128>().ok());
-    assert!(said.contains("v1_renew") && said.contains("v1_release"), "{said}");
+    assert!(said.contains("v1_renew") && said.contains("v3_release"), "{said}");
     for number in numbers {
         let is_instant = |unit: u128| number.abs_diff(began / unit) < 86_400_000_000 / unit;
         assert!(!is_instant(1) && !is_instant(1000) && !is_instant(1_000_000), "{number} in {said}");
@@ -484,28 +484,160 @@ async fn whatever_is_set_for_all_sessions_changes_nothing() {
 async fn tables_of_a_newer_version_are_refused_and_left_alone() {
     let server = MariaDb::start();
     works(&server.url()).await;
-    server.sql("update leasehold_schema set version = 3");
+    server.sql("update leasehold_schema set version = 4");
     works(&server.url()).await; // It says that this one may.
-    server.sql("update leasehold_schema set version = 4, oldest = 3");
+    server.sql("update leasehold_schema set version = 5, oldest = 4");
     let error = refusal(&server.url()).await;
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
-    assert!(error.to_string().contains("newer Leasehold (version 4"), "{error}");
-    assert_eq!(server.sql("select version from leasehold_schema"), "4");
+    assert!(error.to_string().contains("newer Leasehold (version 5"), "{error}");
+    assert_eq!(server.sql("select version from leasehold_schema"), "5");
+}
+
+/// One thing after the other, by who is at work and by who comes new; nobody is told an error.
+#[tokio::test]
+async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
+    let server = MariaDb::start();
+    let old = store(&server.url());
+    assert!(matches!(old.try_acquire(&claim("first", TTL)).await.unwrap(), Attempt::Granted(_)));
+    for (nth, what) in [
+        "table leasehold_names",
+        "table leasehold_locks",
+        "table leasehold_fence",
+        "table leasehold_waiters",
+        "table leasehold_ticks",
+        "table leasehold_modes",
+        "table leasehold_schema",
+        "procedure leasehold_v2_acquire",
+        "procedure leasehold_v2_own",
+        "procedure leasehold_v1_told",
+        "procedure leasehold_v3_release",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (who, store) in [("old", &old), ("new", &store(&server.url()))] {
+            server.sql(&format!("drop {}", what.replacen(' ', " if exists ", 1)));
+            let name = format!("{nth} {who}");
+            let held = Claim { due: Some(hourly(1)), ..claim(&name, TTL) };
+            assert!(matches!(store.try_acquire(&held).await.unwrap(), Attempt::Granted(_)), "{what}, {who}");
+            let next = Claim { queue: Some(leasehold::Place::default()), ..claim(&name, TTL) };
+            assert!(matches!(store.try_acquire(&next).await.unwrap(), Attempt::Held(_)), "{what}, {who}");
+            assert_eq!(
+                store.release(&lease(&held), Ended::default()).await.unwrap(),
+                Release::Released,
+                "{what}, {who}"
+            );
+        }
+    }
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
+    assert_eq!(server.sql("select mode from leasehold_modes"), "lease");
+}
+
+/// For a tick some time ago.
+fn hourly(hours: i64) -> Due {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let tick = Tick::from_unix_millis((i64::try_from(now.as_secs()).unwrap() / 3600 - hours) * 3_600_000).unwrap();
+    Due { tick, retry_failed: false, keep: Duration::from_secs(86400) }
+}
+
+/// What nobody misses at once, too; and what somebody has changed.
+#[tokio::test]
+async fn migrate_makes_what_is_missing_and_the_doctor_names_it_and_what_is_another() {
+    use leasehold::Severity::{Fine, Problem};
+    let server = MariaDb::start();
+    let url = server.url();
+    works(&url).await;
+    for (how, says) in [
+        ("drop table leasehold_routes", "missing: table leasehold_routes"),
+        ("drop sequence leasehold_tokens", "missing: table leasehold_tokens"),
+        ("drop procedure leasehold_v2_arm", "missing: procedure leasehold_v2_arm"),
+        ("drop procedure leasehold_v1_release", "missing: procedure leasehold_v1_release"),
+    ] {
+        server.sql(how);
+        is_told(&url, Problem, "tables", says).await;
+        MySql::migrate(&url).await.unwrap();
+        assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "{how}");
+    }
+    // Its text is shown to whom it belongs.
+    let another = "create definer = jobs@'%' procedure leasehold_v2_forget_key(a int, b int) sql security invoker do 0";
+    server.sql(&format!("drop procedure leasehold_v2_forget_key; {another}"));
+    is_told(&url, Problem, "tables", "not as this Leasehold makes them: procedure leasehold_v2_forget_key").await;
+    server.script(&MySql::migration(&url).unwrap());
+    assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "as printed");
+    server.sql("alter table leasehold_names drop column mark_keep, drop key leasehold_forget");
+    is_told(&url, Problem, "tables", "column mark_keep of leasehold_names, index leasehold_forget of").await;
 }
 
 #[tokio::test]
-async fn what_somebody_has_taken_away_is_made_again() {
+async fn who_may_not_make_what_is_missing_is_told_what_it_is() {
     let server = MariaDb::start();
-    let locks = locks(&server.url()).await;
-    acquired(&locks.lock("job")).await.release().await.unwrap();
-    server.sql("drop procedure leasehold_v2_acquire");
-    let error = locks.lock("job").try_acquire().await.unwrap_err();
-    assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
-    acquired(&locks.lock("job")).await.release().await.unwrap();
-    server.sql("drop table leasehold_waiters, leasehold_schema");
-    let _ = locks.lock("job").try_acquire().await;
-    acquired(&locks.lock("job")).await.release().await.unwrap();
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2\t1");
+    MySql::migrate(&server.url()).await.unwrap();
+    server.sql("grant select, insert, update, delete, execute on jobs.* to poor@'%'");
+    let url = server.url_as("poor", "hunter3");
+    let (ours, held) = (store(&url), claim("held", Duration::from_secs(60)));
+    assert!(matches!(ours.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    server.sql("drop table leasehold_waiters; drop procedure leasehold_v2_arm");
+    for _ in 0..2 {
+        let queued = Claim { queue: Some(leasehold::Place::default()), ..claim("held", TTL) };
+        let error = ours.try_acquire(&queued).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
+        let says = |words| error.to_string().contains(words);
+        assert!(
+            says("table leasehold_waiters, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"),
+            "{error}"
+        );
+        let renewals = ours.renew(&[(lease(&held), Duration::from_secs(60))]).await;
+        assert!(matches!(renewals[0], Ok(Renewal::Renewed)), "it needs none of that: {renewals:?}");
+    }
+    MySql::migrate(&server.url()).await.unwrap();
+    works(&url).await;
+}
+
+/// What the other tables know of a name is enough.
+#[tokio::test]
+async fn tokens_grow_though_a_table_that_has_them_is_lost() {
+    let server = MariaDb::start();
+    let store = store(&server.url());
+    let token = async || {
+        let job = claim("job", TTL);
+        let Attempt::Granted(grant) = store.try_acquire(&job).await.unwrap() else { panic!("it is free") };
+        assert_eq!(store.release(&lease(&job), Ended::default()).await.unwrap(), Release::Released);
+        grant.token
+    };
+    token().await;
+    // Ahead of the clock, by which they would begin anew.
+    server.sql(
+        "update leasehold_names set token = token + 16000000; update leasehold_fence set token = token + 16000000",
+    );
+    let mut last = token().await;
+    for table in ["names", "fence", "locks"] {
+        server.sql(&format!("drop table leasehold_{table}"));
+        let next = token().await;
+        assert!(next > last, "{table}: {next} after {last}");
+        last = next;
+    }
+}
+
+/// A holder that never began its work ends nothing that is to be remembered.
+#[tokio::test]
+async fn who_did_not_begin_prolongs_no_key() {
+    let server = MariaDb::start();
+    let store = store(&server.url());
+    let keep = Duration::from_secs(30 * 86400);
+    let job = Claim { due: Some(Due { tick: Tick::ONLY, retry_failed: false, keep }), ..claim("job", TTL) };
+    assert!(matches!(store.try_acquire(&job).await.unwrap(), Attempt::Granted(_)));
+    let ends = || server.sql("select mark_until from leasehold_names where name = 'job'");
+    let before = ends();
+    let unbegun = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
+    let stranger = lease(&claim("job", TTL));
+    assert_eq!(store.release(&stranger, unbegun).await.unwrap(), Release::NotHeld);
+    assert_eq!(ends(), before, "somebody else's word");
+    assert_eq!(store.release(&lease(&job), unbegun).await.unwrap(), Release::Released);
+    assert_eq!(ends(), before);
+    assert!(matches!(store.try_acquire(&job).await.unwrap(), Attempt::Granted(_)));
+    let (before, done) = (ends(), Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() });
+    assert_eq!(store.release(&lease(&job), done).await.unwrap(), Release::Released);
+    assert_ne!(ends(), before, "it is remembered from its end on");
 }
 
 #[tokio::test]
@@ -537,9 +669,67 @@ async fn wrong_passwords_and_databases_are_told_as_what_they_are() {
     assert!(matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::Misconfigured), "{error}");
     server.sql("set global read_only = 1");
     let error = refusal(&server.url()).await;
-    assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
     server.sql("set global read_only = 0; set global max_connections = 10");
     works(&server.url()).await;
+}
+
+/// Who may write there all the same, as an administrator may, is granted nothing: it is a replica, or was the primary once.
+#[tokio::test]
+async fn a_server_that_takes_no_writes_grants_nobody_a_lock() {
+    let server = MariaDb::start();
+    server.sql(
+        "grant all on *.* to jobs@'%'; create table jobs.shedlock(name varchar(64) primary key, lock_until datetime(3) not null, \
+         locked_at datetime(3) not null, locked_by varchar(255) not null)",
+    );
+    for how in ["", "?compat=shedlock"] {
+        let (url, held) = (format!("{}{how}", server.url()), claim("held", Duration::from_secs(60)));
+        let old = store(&url);
+        assert!(matches!(old.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+        server.sql("set global read_only = 1");
+        let error = store(&url).try_acquire(&claim("new", TTL)).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+        assert!(error.to_string().contains("read_only"), "{error}");
+        // What it has a session to is asked once a second; and again after each login.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        for _ in 0..2 {
+            let error = old.try_acquire(&claim("new", TTL)).await.unwrap_err();
+            assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
+            server.end_sessions("jobs");
+        }
+        let renewal = old.renew(&[(lease(&held), TTL)]).await.remove(0);
+        assert!(renewal.is_err(), "{renewal:?}");
+        server.sql("set global read_only = 0");
+        assert!(matches!(old.try_acquire(&claim("new", TTL)).await.unwrap(), Attempt::Granted(_)));
+        assert_eq!(old.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
+    }
+}
+
+/// A login takes longer than any call may, as with short TTLs and a network that is slow. What was asked by who has gone
+/// meanwhile is not sent after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_that_outlasts_each_call_comes_to_its_end() {
+    let server = MariaDb::start();
+    let proxy = Proxy::to(server.address());
+    for how in ["", "?mode=advisory&namespace=sessions"] {
+        let url = format!("{}{how}", server.url());
+        assert!(matches!(store(&url).try_acquire(&claim("made", TTL)).await.unwrap(), Attempt::Granted(_)));
+        let slow = store(&format!("{}{how}", proxy.url(&server.url())));
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            proxy.delay(direction, Duration::from_millis(40));
+        }
+        let name = LockName::new("job").unwrap();
+        let limit = Duration::from_millis(250);
+        assert!(tokio::time::timeout(limit, slow.try_acquire(&claim("job", TTL))).await.is_err(), "it is slow");
+        eventually_async("it is found done", SOON, async || {
+            matches!(tokio::time::timeout(limit, slow.inspect(&name)).await, Ok(Ok(None)))
+        })
+        .await;
+        proxy.heal();
+        if how.is_empty() {
+            assert_eq!(server.sql("select count(*) from leasehold_names where name = 'job'"), "0", "it was never sent");
+        }
+    }
 }
 
 #[tokio::test]
@@ -668,7 +858,7 @@ async fn the_doctor_says_what_is_well() {
     for (subject, words) in [
         ("version", "MariaDB 10."),
         ("way", "on this machine"),
-        ("tables", "version 2"),
+        ("tables", "version 3"),
         ("rights", "all that locks need"),
         ("durability", "on the disk"),
         ("failover", "logs nothing"),
@@ -700,7 +890,8 @@ async fn the_doctor_says_what_is_missing_and_what_it_costs() {
     is_told(&url, Problem, "rights", "insert, delete on leasehold_waiters: nobody can wait in line").await;
     is_told(&url, Problem, "rights", "on leasehold_ticks: ticks and keys can't be claimed").await;
     is_told(&url, Problem, "rights", "select, insert on leasehold_modes: nothing works").await;
-    is_told(&url, Problem, "rights", "select, insert, update on leasehold_tokens: session locks").await;
+    let sessions = format!("{url}?mode=advisory");
+    is_told(&sessions, Problem, "rights", "select, insert, update on leasehold_tokens: session locks").await;
     server.sql("grant execute on procedure jobs.leasehold_v1_inspect to poor@'%'");
     is_told(&url, Problem, "rights", "may not execute the procedures leasehold_v1_told").await;
 }

@@ -3,10 +3,10 @@
 use clap::Args;
 
 pub(super) const ABOUT: &str = "\
-Make the tables that the store needs, or bring them to this version.
+Make the tables that the store needs, also those that somebody has dropped, or bring them to this version.
 
-Locks do that by themselves at their first use, where their user may create tables. Where it may not, --print shows \
-the statements and the rights, for somebody who may. Running them again does no harm.";
+Only this makes a schema in PostgreSQL (?schema=NAME). For the rest, locks do that by themselves at their first use, \
+where their user may create tables. Where it may not, --print shows the statements and the rights, for somebody who may. Running them again does no harm.";
 
 pub(super) const FOOTER: &str = "\
 Examples:

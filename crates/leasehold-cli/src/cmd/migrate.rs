@@ -20,8 +20,11 @@ pub fn run(args: &MigrateArgs, config: &Config) -> Result<i32, Failure> {
         output::answer(statements.ok_or_else(none)?.trim_end())?;
         return Ok(exit::OK);
     }
-    // Whatever is asked, the store first sees to it that it can be answered.
-    block_on(async { Ok(config.open()?.list().await?) })?;
+    block_on(async {
+        config.place().migrate().await.map_err(|error| config.blame(error))?;
+        // Whatever is asked, the store first sees to it that it can be answered.
+        Ok(config.open()?.list().await?)
+    })?;
     output::answer(&format!("{} has what locks need", config.shown()))?;
     Ok(exit::OK)
 }

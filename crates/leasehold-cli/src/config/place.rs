@@ -103,6 +103,18 @@ impl Place {
         }
     }
 
+    /// Makes what is missing of it.
+    ///
+    /// # Errors
+    /// A URL is wrong, or what the store says.
+    pub async fn migrate(&self) -> leasehold::Result<()> {
+        match self {
+            Self::Url(url) => stores::migrate(url).await,
+            Self::Quorum(_) => Ok(()),
+            Self::Fallback { arbiter, .. } => stores::migrate(arbiter).await,
+        }
+    }
+
     /// For people: with the path of the default file, without secrets.
     pub fn shown(&self) -> String {
         match self {

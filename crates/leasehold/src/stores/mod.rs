@@ -146,6 +146,25 @@ pub fn migration(url: &str) -> Result<Option<String>> {
     }
 }
 
+/// Makes what is missing of what the store at `url` needs, also where its version says that all is there; what a first use
+/// makes by itself, and what it leaves to somebody who asks for it, as a schema in PostgreSQL. Nothing for a store that makes
+/// what it needs by itself.
+///
+/// # Errors
+/// As [`open`]; what the server says, or why it can't be asked.
+///
+/// # Cancel safety
+/// Dropped, some of it may have been made. What is missing then is made by the next one.
+pub async fn migrate(url: &str) -> Result<()> {
+    match url.split_once(':').and_then(|(scheme, _)| kind(scheme)) {
+        #[cfg(feature = "mysql")]
+        Some("mysql") => mysql::MySql::migrate(url).await,
+        #[cfg(feature = "postgres")]
+        Some("postgres") => postgres::Postgres::migrate(url).await,
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

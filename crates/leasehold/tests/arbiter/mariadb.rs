@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::store::{Epoch, Force, TickClaim};
+use leasehold::store::{Epoch, Force};
 use leasehold::stores::mysql::MySql as Tables;
 use leasehold::{Attempt, Ended, ErrorKind, FencingToken, Release, Renewal, Severity};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::MariaDb;
 
 use super::stories::{
-    LONG, arbiter, carries, claim, claims, claims_tick, due, founded, here, is_granted, key, read, switches, terms,
+    LONG, arbiter, carries, claim, claims, due, founded, here, is_granted, key, read, switches, terms,
 };
 use super::*;
 
@@ -302,27 +302,9 @@ async fn rights_on_the_route_are_for_arbiters_only() {
     for table in ["names", "locks", "fence", "waiters", "ticks"] {
         server.sql(&format!("grant select, insert, update, delete on jobs.leasehold_{table} to poor@'%'"));
     }
+    let grant = || drop(server.sql("grant select, insert, update on jobs.leasehold_routes to poor@'%'"));
     let store = leasehold::stores::open(&server.url_as("poor", "hunter3")).unwrap();
-    let (first, second) = (claim("job"), claim("job"));
-    assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
-    assert!(matches!(store.try_acquire(&second).await.unwrap(), Attempt::Held(_)));
-    let error = arbiter(&store).route().await.unwrap_err();
-    assert!(error.kind() == ErrorKind::AccessDenied && error.to_string().contains("leasehold_routes"), "{error}");
-    let rights = async || {
-        let findings = store.diagnose().await.unwrap();
-        let worst = findings.iter().filter(|finding| finding.subject == "rights").max_by_key(|one| one.severity);
-        let worst = worst.expect("there is something to say of rights");
-        (worst.severity, worst.message.to_string())
-    };
-    let (severity, message) = rights().await;
-    assert!(severity == Severity::Warning && message.contains("arbiter of a fallback"), "{message}");
-    server.sql("grant select, insert, update on jobs.leasehold_routes to poor@'%'");
-    assert_eq!(rights().await.0, Severity::Fine);
-    founded(&store).await;
-    assert!(is_granted(&claims(&store, &claim("another"), 1).await));
-    let due = due(&store).await;
-    assert!(matches!(claims_tick(&store, &claim("job"), due, 1).await, Ok(TickClaim::Claimed { .. })));
-    arbiter(&store).repair(Epoch::new(3), &terms()).await.unwrap();
+    stories::rights_on_the_route_are_for_arbiters_only(&store, grant).await;
 }
 
 /// A claim as version 1 sends it; what it is answered.
@@ -353,7 +335,7 @@ async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used
     let store = open(&server);
     assert!(matches!(store.try_acquire(&other).await.unwrap(), Attempt::Held(_)));
     assert_eq!(server.sql(lease), before);
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2\t1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
     assert_eq!(server.sql("select tag is null from leasehold_locks"), "1");
     assert_eq!(server.sql("select epoch is null from leasehold_names"), "1");
     assert_eq!(renewed_by_version_1(&server, "held", &held.holder.to_string()), "1");
@@ -384,7 +366,7 @@ async fn what_is_printed_upgrades_as_well() {
     assert!(is_granted_by_version_1(&server, "held", "old"));
     for _ in 0..2 {
         server.script(&Tables::migration(&server.url()).unwrap());
-        assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2\t1");
+        assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
     }
     assert!(is_granted_by_version_1(&server, "another", "old"));
     let store = open(&server);
@@ -437,6 +419,31 @@ async fn who_may_not_put_away_procedures_of_version_1_is_told_what_to_have_run()
     assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
 }
 
+/// What version 2 brought and version 3 did not change stays, and with it the rights on it; its programs go on.
+#[tokio::test]
+async fn tables_of_version_2_get_what_is_new_and_keep_the_rest() {
+    let server = MariaDb::start();
+    server.script(&Tables::migration(&server.url()).unwrap());
+    let release = VERSION_1.split("\n//\n").find(|one| one.contains("create procedure leasehold_v1_release")).unwrap();
+    server.script(&format!(
+        "drop procedure leasehold_v3_release;\ndrop procedure leasehold_v1_release;\ndelimiter //\n{release}\n//\ndelimiter ;\n\
+         update leasehold_schema set version = 2;\n"
+    ));
+    for procedure in ["acquire", "renew", "release"] {
+        server.sql(&format!("grant execute on procedure jobs.leasehold_v1_{procedure} to poor@'%'"));
+    }
+    assert!(is_granted_by_version_1(&server, "held", "old"));
+    let store = open(&server);
+    assert!(matches!(store.try_acquire(&claim("held")).await.unwrap(), Attempt::Held(_)));
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
+    let granted = "select count(*) from mysql.procs_priv where user = 'poor'";
+    assert_eq!(server.sql(granted), "3", "what was granted on them is");
+    assert_eq!(server.sql("call leasehold_v1_release('default', 'held', 'old', 0, null, null)"), "1");
+    let ours = claim("held");
+    assert!(matches!(store.try_acquire(&ours).await.unwrap(), Attempt::Granted(_)));
+    releases(&store, &ours).await;
+}
+
 #[tokio::test]
 async fn an_arbiter_that_may_lose_a_switch_is_a_problem() {
     let server = MariaDb::start();
@@ -467,15 +474,9 @@ async fn who_may_not_upgrade_is_told_what_to_have_run() {
     let server = MariaDb::start();
     server.script(VERSION_1);
     server.sql("grant select, insert, update, delete, execute on jobs.* to poor@'%'");
+    let upgrade = || server.script(&Tables::migration(&server.url()).unwrap());
     let store = leasehold::stores::open(&server.url_as("poor", "hunter3")).unwrap();
-    for _ in 0..2 {
-        let error = store.try_acquire(&claim("job")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AccessDenied);
-        assert!(error.to_string().contains("migrate --print"), "{error}");
-    }
-    server.script(&Tables::migration(&server.url()).unwrap());
-    assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
-    founded(&store).await;
+    stories::who_may_not_upgrade_is_told_what_to_have_run(&store, upgrade).await;
 }
 
 /// Old transactions hold the upgrade up, and it holds up nobody for long.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::store::{Epoch, Force, Refusal, TickClaim};
 use leasehold::stores::postgres::Postgres as Tables;
-use leasehold::{Attempt, ErrorKind, Renewal, Severity};
+use leasehold::{Attempt, ErrorKind, Renewal};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
@@ -285,29 +285,9 @@ async fn rights_on_the_route_are_for_arbiters_only() {
          grant select, insert, update, delete on locks.leasehold_locks, locks.leasehold_waiters, locks.leasehold_ticks \
          to jobs",
     );
+    let grant = || drop(server.sql("grant select, insert, update on locks.leasehold_routes to jobs"));
     let store = leasehold::stores::open(&url).unwrap();
-    let (first, second) = (claim("job"), claim("job"));
-    assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
-    assert!(matches!(store.try_acquire(&second).await.unwrap(), Attempt::Held(_)));
-    store.leave(&key(&first)).await.unwrap();
-    is_clean(&server);
-    let error = arbiter(&store).route().await.unwrap_err();
-    assert!(error.kind() == ErrorKind::AccessDenied && error.to_string().contains("leasehold_routes"), "{error}");
-    let rights = async || {
-        let findings = store.diagnose().await.unwrap();
-        let worst = findings.iter().filter(|finding| finding.subject == "rights").max_by_key(|one| one.severity);
-        let worst = worst.expect("there is something to say of rights");
-        (worst.severity, worst.message.to_string())
-    };
-    let (severity, message) = rights().await;
-    assert!(severity == Severity::Warning && message.contains("arbiter of a fallback"), "{message}");
-    server.sql("grant select, insert, update on locks.leasehold_routes to jobs");
-    assert_eq!(rights().await.0, Severity::Fine);
-    founded(&store).await;
-    assert!(is_granted(&claims(&store, &claim("job"), 1).await));
-    let due = due(&store).await;
-    assert!(matches!(claims_tick(&store, &claim("job"), due, 1).await, Ok(TickClaim::Claimed { .. })));
-    arbiter(&store).repair(Epoch::new(3), &terms()).await.unwrap();
+    stories::rights_on_the_route_are_for_arbiters_only(&store, grant).await;
 }
 
 /// A claim as version 1 sends it; the outcome.
@@ -367,18 +347,13 @@ async fn who_may_not_upgrade_is_told_what_to_have_run() {
     let server = Postgres::start();
     server.sql(&format!("create role jobs login; {VERSION_1}"));
     server.sql("grant select, insert, update, delete on all tables in schema public to jobs");
+    let upgrade = || {
+        is_clean(&server);
+        server.sql(&Tables::migration(&server.url()).unwrap());
+        server.sql("grant select, insert, update on leasehold_routes to jobs");
+    };
     let store = leasehold::stores::open(&server.url_as("jobs", "")).unwrap();
-    for _ in 0..2 {
-        let error = store.try_acquire(&claim("job")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AccessDenied);
-        let told = error.to_string();
-        assert!(told.contains("version 1") && told.contains("migrate --print"), "{told}");
-    }
-    is_clean(&server);
-    server.sql(&Tables::migration(&server.url()).unwrap());
-    server.sql("grant select, insert, update on leasehold_routes to jobs");
-    assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
-    founded(&store).await;
+    stories::who_may_not_upgrade_is_told_what_to_have_run(&store, upgrade).await;
 }
 
 /// Old transactions hold the upgrade up, and it holds up nobody for long.

@@ -311,3 +311,45 @@ pub async fn a_hold_survives_the_way_there_and_back(open: impl Fn() -> Arc<dyn S
     assert!(other.takes("job").await.token() > token);
     assert_eq!(primary.serves().await.unwrap().watermark.number(), read(&direct).await.route.epoch.number());
 }
+
+/// A user who has all rights but those on the route, until they are granted.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub async fn rights_on_the_route_are_for_arbiters_only(store: &Arc<dyn Store>, grant: impl Fn()) {
+    let (first, second) = (claim("job"), claim("job"));
+    assert!(matches!(store.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(store.try_acquire(&second).await.unwrap(), Attempt::Held(_)));
+    store.leave(&key(&first)).await.unwrap();
+    let error = arbiter(store).route().await.unwrap_err();
+    assert!(
+        error.kind() == leasehold::ErrorKind::AccessDenied && error.to_string().contains("leasehold_routes"),
+        "{error}"
+    );
+    let rights = async || {
+        let findings = store.diagnose().await.unwrap();
+        let worst = findings.iter().filter(|finding| finding.subject == "rights").max_by_key(|one| one.severity);
+        let worst = worst.expect("there is something to say of rights");
+        (worst.severity, worst.message.to_string())
+    };
+    let (severity, message) = rights().await;
+    assert!(severity == leasehold::Severity::Warning && message.contains("arbiter of a fallback"), "{message}");
+    grant();
+    assert_eq!(rights().await.0, leasehold::Severity::Fine);
+    founded(store).await;
+    assert!(is_granted(&claims(store, &claim("another"), 1).await));
+    let due = due(store).await;
+    assert!(matches!(claims_tick(store, &claim("job"), due, 1).await, Ok(TickClaim::Claimed { .. })));
+    arbiter(store).repair(Epoch::new(3), &terms()).await.unwrap();
+}
+
+/// A user who may use tables of version 1 and change none, until somebody else does that.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub async fn who_may_not_upgrade_is_told_what_to_have_run(store: &Arc<dyn Store>, upgrade: impl Fn()) {
+    for _ in 0..2 {
+        let error = store.try_acquire(&claim("job")).await.unwrap_err();
+        assert_eq!(error.kind(), leasehold::ErrorKind::AccessDenied, "{error}");
+        assert!(error.to_string().contains("migrate --print"), "{error}");
+    }
+    upgrade();
+    assert!(matches!(store.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_)));
+    founded(store).await;
+}

@@ -7,6 +7,7 @@ mod access;
 #[path = "../claims/mod.rs"]
 mod claims;
 mod clocks;
+mod hosts;
 mod sessions;
 mod standbys;
 mod tables;
@@ -23,7 +24,7 @@ use leasehold::{
     Place, Release, Severity, Store, Tick, Verdict,
 };
 use leasehold_testkit::process::eventually_async;
-use leasehold_testkit::proxy::{Proxy, Then};
+use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
 use claims::{SOON, TTL, acquired, lease, locks, store};
@@ -102,6 +103,11 @@ fn tick_claim(name: &str, hours: i64) -> Claim {
     let tick = Tick::from_unix_millis((i64::try_from(now.as_secs()).unwrap() / 3600 - hours) * 3_600_000).unwrap();
     let due = Some(Due { tick, retry_failed: false, keep: Duration::from_secs(86400) });
     Claim { due, ..claim(name) }
+}
+
+/// Of somebody who waits.
+fn queued(name: &str) -> Claim {
+    Claim { queue: Some(Place::default()), ..claim(name) }
 }
 
 async fn is_contended_for(store: &dyn Store, claim: &Claim) -> bool {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_standby_grants_nothing_until_it_is_promoted() {
+async fn i11_a_standby_grants_nothing_until_it_is_promoted() {
     let primary = Postgres::start();
     let first = store(&primary.url());
     let before = token(&*first, &claim("job")).await;

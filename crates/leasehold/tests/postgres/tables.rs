@@ -64,6 +64,113 @@ async fn tables_that_are_dropped_are_made_again() {
     assert!(token(&*store, &second).await > before);
 }
 
+/// One thing after the other, by who is at work and by who comes new; nobody is told an error.
+#[tokio::test]
+async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
+    let server = Postgres::start();
+    let old = store(&server.url());
+    token(&*old, &claim("first")).await;
+    for (nth, what) in [
+        "table leasehold_locks",
+        "table leasehold_waiters",
+        "table leasehold_ticks",
+        "table leasehold_modes",
+        "table leasehold_schema",
+        "procedure leasehold_v2_acquire",
+        "procedure leasehold_v2_mode",
+        "function leasehold_v2_now",
+        "function leasehold_v2_own",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (who, store) in [("old", &old), ("new", &store(&server.url()))] {
+            server.sql(&format!("drop {}", what.replacen(' ', " if exists ", 1)));
+            let (held, next) = (tick_claim(&format!("{nth} {who}"), 1), queued(&format!("{nth} {who}")));
+            token(&**store, &held).await;
+            assert!(is_contended_for(&**store, &next).await, "{what}, {who}");
+        }
+    }
+    assert_eq!(server.sql("select mode from leasehold_modes"), "lease");
+    let findings = old.diagnose().await.unwrap();
+    assert!(worst(&findings).severity < Severity::Problem, "{findings:?}");
+}
+
+/// What nobody misses at once, too; and what somebody has changed.
+#[tokio::test]
+async fn migrate_makes_what_is_missing_or_another_and_the_doctor_names_it() {
+    let server = Postgres::start();
+    let (url, store) = (server.url(), store(&server.url()));
+    token(&*store, &claim("job")).await;
+    for (how, says) in [
+        ("drop table leasehold_routes", "missing: table leasehold_routes"),
+        ("drop sequence leasehold_tokens", "missing: sequence leasehold_tokens"),
+        ("drop index leasehold_forget, leasehold_queue", "missing: index leasehold_forget, index leasehold_queue"),
+        ("drop procedure leasehold_v2_arm", "missing: procedure leasehold_v2_arm"),
+        (
+            "create or replace function leasehold_v2_now() returns bigint language sql as 'select 1::bigint'",
+            "not as this Leasehold makes them: function leasehold_v2_now",
+        ),
+    ] {
+        server.sql(how);
+        let findings = store.diagnose().await.unwrap();
+        assert_eq!(worst(&findings).severity, Severity::Problem, "{findings:?}");
+        assert!(worst(&findings).message.contains(says), "{how}: {findings:?}");
+        assert!(worst(&findings).fix.as_ref().unwrap().contains("leasehold migrate"));
+        Tables::migrate(&url).await.unwrap();
+        let findings = store.diagnose().await.unwrap();
+        assert!(worst(&findings).severity < Severity::Problem, "{how}: {findings:?}");
+    }
+    server.sql("alter table leasehold_ticks alter column once type text");
+    let findings = store.diagnose().await.unwrap();
+    assert!(worst(&findings).message.contains("column once of leasehold_ticks"), "{findings:?}");
+    assert!(is_contended(&*store, "job").await, "what is there was left as it is");
+}
+
+#[tokio::test]
+async fn who_may_not_make_what_is_missing_is_told_what_it_is() {
+    let server = Postgres::start();
+    server.sql("create role jobs login");
+    Tables::migrate(&server.url()).await.unwrap();
+    server.sql("grant select, insert, update, delete on all tables in schema public to jobs");
+    let (ours, held) = (store(&server.url_as("jobs", "")), claim("job"));
+    token(&*ours, &held).await;
+    server.sql("drop table leasehold_waiters; drop procedure leasehold_v2_arm");
+    for _ in 0..2 {
+        let error = ours.try_acquire(&queued("job")).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
+        let says = |words| error.to_string().contains(words);
+        assert!(
+            says("table leasehold_waiters, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"),
+            "{error}"
+        );
+    }
+    Tables::migrate(&server.url()).await.unwrap();
+    server.sql("grant select, insert, update, delete on leasehold_waiters to jobs");
+    assert!(is_contended_for(&*ours, &queued("job")).await);
+}
+
+/// A name that is mistyped is not another place for locks.
+#[tokio::test]
+async fn a_schema_is_made_only_by_who_asks_for_it() {
+    let server = Postgres::start();
+    let typo = format!("{}?schema=lokcs", server.url());
+    server.sql("create schema locks; create schema others");
+    Tables::migrate(&format!("{}?schema=locks", server.url())).await.unwrap();
+    for store in [store(&typo), store(&format!("{typo}&mode=advisory"))] {
+        let error = store.try_acquire(&claim("job")).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+        let says = |words| error.to_string().contains(words);
+        assert!(says("no schema \"lokcs\" (there are: locks, others, public)"), "{error}");
+        assert!(says("schema=") && says("`leasehold migrate`"), "{error}");
+        let findings = store.diagnose().await.unwrap();
+        assert!(worst(&findings).message.contains("no schema \"lokcs\""), "{findings:?}");
+        assert_eq!(server.sql("select count(*) from pg_namespace where nspname = 'lokcs'"), "0");
+    }
+    Tables::migrate(&typo).await.unwrap();
+    token(&*store(&typo), &claim("job")).await;
+}
+
 #[tokio::test]
 async fn an_older_version_is_upgraded_and_a_newer_one_refused() {
     let server = Postgres::start();
@@ -149,7 +256,9 @@ async fn who_tries_in_vain_writes_nothing() {
 async fn environments_and_schemas_do_not_meet() {
     let server = Postgres::start();
     let url = server.url();
-    for url in [url.clone(), format!("{url}?namespace=staging"), format!("{url}?schema=else%20where")] {
+    let elsewhere = format!("{url}?schema=else%20where");
+    Tables::migrate(&elsewhere).await.unwrap();
+    for url in [url.clone(), format!("{url}?namespace=staging"), elsewhere] {
         let store = store(&url);
         token(&*store, &claim("job")).await;
         assert_eq!(store.list().await.unwrap().len(), 1);

@@ -21,6 +21,8 @@ pub struct PostgresOptions {
     pub(super) lines: Vec<String>,
     /// Who may log in, and how: lines of `pg_hba.conf` before those that let in everybody.
     pub(super) logins: Vec<String>,
+    /// Whether it is no copy of the others.
+    pub(super) is_apart: bool,
     #[cfg(feature = "tls")]
     pub(super) certificates: Option<Arc<Certificates>>,
 }
@@ -37,6 +39,13 @@ impl PostgresOptions {
     #[must_use]
     pub fn durable(self) -> Self {
         self.config("fsync", "on").config("full_page_writes", "on")
+    }
+
+    /// A cluster of its own, with another `system_identifier` than the others', which are copies. Takes two seconds more.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        self.is_apart = true;
+        self
     }
 
     /// A line of `pg_hba.conf`, before those that let in everybody.

@@ -66,7 +66,7 @@ impl Postgres {
     }
 
     pub(super) fn with(options: &PostgresOptions) -> Self {
-        Self::make(options, template::copy_to)
+        Self::make(options, if options.is_apart { template::make } else { template::copy_to })
     }
 
     fn make(options: &PostgresOptions, fill: impl Fn(&Path)) -> Self {

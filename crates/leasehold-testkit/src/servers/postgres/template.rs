@@ -24,14 +24,19 @@ fn template() -> PathBuf {
     lock.lock().expect("files can be locked");
     if !template.is_dir() {
         let _ = fs::remove_dir_all(&unfinished); // Whoever began it was killed.
-        let mut command = Command::new(initdb);
-        command.args(["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]);
-        command.args(["--wal-segsize=1", "-D"]).arg(&unfinished).current_dir(&home);
-        user().run(&mut command);
-        run(&mut command);
+        make(&unfinished);
         fs::rename(&unfinished, &template).expect("the folder can be written");
     }
     template
+}
+
+/// Makes one of its own, which is no copy of any other.
+pub(super) fn make(data: &Path) {
+    let mut command = Command::new(find("initdb"));
+    command.args(["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]);
+    command.args(["--wal-segsize=1", "-D"]).arg(data).current_dir("/");
+    user().run(&mut command);
+    run(&mut command);
 }
 
 pub(super) fn run(command: &mut Command) {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnection;
-use sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
+use sqlx::{AssertSqlSafe, Row, raw_sql};
 
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::Options;
-use super::{TIME, answer, schema, session};
+use super::{TIME, answer, doctor, schema, session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::FencingToken;
@@ -50,6 +50,8 @@ struct Site {
     is_prepared: AtomicBool,
     /// Whether some of them are missing, whatever their version says.
     lacks: AtomicBool,
+    /// Whether it was seen to take writes.
+    has_led: AtomicBool,
 }
 
 /// A session that is ours alone.
@@ -94,7 +96,8 @@ impl Release {
 
 impl Advisory {
     pub fn new(options: Options) -> Self {
-        Self { site: Arc::new(Site { options, is_prepared: AtomicBool::new(false), lacks: AtomicBool::new(false) }) }
+        let [is_prepared, lacks, has_led] = Default::default();
+        Self { site: Arc::new(Site { options, is_prepared, lacks, has_led }) }
     }
 }
 
@@ -114,6 +117,7 @@ impl Site {
     async fn open(self: &Arc<Self>, tether: Arc<Tether>) -> Result<Session, Fault> {
         let mut db = session::connect(&self.options).await?;
         let rows = raw_sql(SETTINGS).fetch_all(&mut db).await?;
+        session::check_takes_writes(&mut db, &self.has_led).await?;
         let row = rows.first().ok_or(Fault::Garbled)?;
         let (number, release, since) = (row.try_get(0)?, Release::read(row.try_get(1)?), row.try_get(2)?);
         if !release.keeps_several_locks() {
@@ -128,8 +132,7 @@ impl Site {
             return Err(Fault::Told(Box::new(self.unfit(why))));
         }
         if !self.is_prepared.load(Ordering::Acquire) {
-            schema::prepare(&mut db, self.lacks.swap(false, Ordering::AcqRel)).await?;
-            schema::agree(&mut db, &self.options).await?;
+            schema::prepare(&mut db, &self.options, self.lacks.swap(false, Ordering::AcqRel)).await?;
             self.is_prepared.store(true, Ordering::Release);
         }
         Ok(Session { site: Arc::clone(self), db, tether, number, since, release, lasts: 0 })
@@ -152,6 +155,14 @@ impl advisory::Server for Advisory {
 
     async fn connect(&self, tether: Arc<Tether>) -> Result<Session> {
         self.site.open(tether).await.map_err(|fault| self.site.told(fault))
+    }
+
+    fn lacks_tables(&self) -> bool {
+        self.site.lacks.load(Ordering::Acquire)
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        doctor::diagnose(&self.site.options).await.map_err(|fault| self.site.told(fault))
     }
 
     fn how_to_end(&self, number: i64) -> String {
@@ -227,8 +238,9 @@ impl advisory::Session for Session {
         self.tether.has_snapped()
     }
 
+    /// What takes no writes any more follows another server, which knows none of its locks.
     async fn is_there(&mut self) -> bool {
-        let is_there = self.db.ping().await.is_ok();
+        let is_there = matches!(session::takes_writes(&mut self.db).await, Ok(true));
         if !is_there {
             self.tether.snap();
         }
@@ -269,25 +281,16 @@ impl advisory::Session for Session {
         let read = |column| rows.first().ok_or(Fault::Garbled)?.try_get::<i64, _>(column).map_err(Fault::from);
         let (taken, at) = (read(0), read(1));
         let (taken, at) = (taken.map_err(|fault| self.failed(fault))?, at.map_err(|fault| self.failed(fault))?);
-        match taken {
-            0 => Ok(None),
-            -1 => {
-                let message = format!(
-                    "{} could not say whether the lock is free (GET_LOCK answered NULL: the statement was killed, or it has no \
-                     memory)",
-                    self.site.options.shown
-                );
-                Err(Error::new(ErrorKind::Unavailable, message).maybe_applied())
-            }
-            -2 => Err(shared_by_a_pooler(&self.site.options.shown)),
-            token => self.token(has_sequences.then_some(token), at).await.map(Some),
+        match is_taken(taken, &self.site.options.shown)? {
+            false => Ok(None),
+            true => self.token(has_sequences.then_some(taken), at).await.map(Some),
         }
     }
 
     async fn has(&mut self, name: &LockName) -> Result<bool> {
         let (key, number) = (self.key(name)?, self.number);
-        let has =
-            "select coalesce(is_used_lock(?) = connection_id() and connection_id() = ?, 0) and not @@global.read_only";
+        let has = "select coalesce(is_used_lock(?) = connection_id() and connection_id() = ?, 0) \
+             and cast(@@global.read_only as char) in ('0', 'OFF')";
         Ok(self.ask_for(Call::new(has).bytes(key).number(number)).await? == 1)
     }
 
@@ -334,17 +337,39 @@ impl advisory::Session for Session {
 
     async fn findings(&mut self) -> Result<Vec<Finding>> {
         let list = "a list of what is held has only what this process holds, for the server keeps names as hashes";
-        Ok(vec![
-            Finding::fine("version", self.release.shown.clone()),
-            Finding::fine("cluster", "no node of a Galera cluster"),
-            Finding::fine("list", list),
-        ])
+        Ok(vec![Finding::fine("list", list)])
+    }
+}
+
+/// What the answer of [`TAKE`] says of the lock.
+fn is_taken(answer: i64, shown: &str) -> Result<bool> {
+    match answer {
+        0 => Ok(false),
+        -1 => {
+            let message = format!(
+                "{shown} could not say whether the lock is free (GET_LOCK answered NULL: the statement was killed, or it has no \
+                 memory)"
+            );
+            Err(Error::new(ErrorKind::Unavailable, message).maybe_applied())
+        }
+        -2 => Err(shared_by_a_pooler(shown)),
+        _ => Ok(true),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Applied;
+
+    #[test]
+    fn j08_null_is_neither_yes_nor_no() {
+        assert!(TAKE.contains("when 0 then 0 else -1 end") && TAKE_ONLY.contains("coalesce(get_lock(?, 0), -1)"));
+        let error = is_taken(-1, "mysql://h/x").unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::Maybe));
+        assert_eq!(is_taken(-2, "mysql://h/x").unwrap_err().kind(), ErrorKind::Misconfigured);
+        assert!(!is_taken(0, "").unwrap() && is_taken(1, "").unwrap());
+    }
 
     #[test]
     fn j06_servers_that_let_go_of_a_first_lock_are_told_by_their_version() {

@@ -46,7 +46,12 @@ impl Fault {
 
     /// Whether somebody has taken tables or procedures away, or put others in their place.
     pub fn is_of_missing_tables(&self) -> bool {
-        matches!(self.number(), Some(1054 | 1146 | 1305 | 1318))
+        matches!(self.number(), Some(1054 | 1146 | 1305 | 1318 | 4091))
+    }
+
+    /// Whether this user may not do it.
+    pub fn is_of_rights(&self) -> bool {
+        matches!(self.number(), Some(1044 | 1142 | 1143 | 1227 | 1370))
     }
 
     /// Whether the connection that gave this is of no more use. Of most errors it is not known what they have left open.
@@ -199,9 +204,12 @@ fn of_the_server(number: u16, error: &sqlx::Error, shown: &str) -> Classified {
             format!("{shown} logs statements, which locks can't go along with ({error}); set binlog_format = ROW"),
             true,
         ),
-        1054 | 1146 | 1305 | 1318 => (
+        1054 | 1146 | 1305 | 1318 | 4091 => (
             ErrorKind::Misconfigured,
-            format!("{shown} lacks some of Leasehold's tables or procedures ({error}); they are made when asked again"),
+            format!(
+                "{shown} lacks some of Leasehold's tables or procedures, or has others in their place ({error}); run `leasehold \
+                 migrate`, and `leasehold doctor` to see which"
+            ),
             true,
         ),
         1053 | 1317 | 1927 | 1969 | 3024 | 3169 | 4031 => {

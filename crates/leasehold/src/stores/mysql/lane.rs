@@ -1,5 +1,6 @@
 //! Who asks the server: a task that owns a connection, so that no answer is ever left half-read.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,14 @@ pub(super) struct Site {
     pub options: Options,
     /// Which tables were there when they were last looked at.
     pub home: Mutex<Option<String>>,
+    /// Whether it was seen to take writes.
+    pub has_led: AtomicBool,
+}
+
+impl Site {
+    pub fn of(options: Options) -> Self {
+        Self { options, home: Mutex::default(), has_led: AtomicBool::default() }
+    }
 }
 
 struct Order {
@@ -81,7 +90,7 @@ impl Owner {
             if order.answer.is_closed() {
                 continue; // Who asked has gone, and nothing was sent.
             }
-            let mut session = match self.session().await {
+            let session = match self.session().await {
                 Ok(session) => session,
                 Err(fault) => {
                     // Whoever waits behind it would only wait for the same.
@@ -92,22 +101,39 @@ impl Owner {
                     continue;
                 }
             };
-            let mut answer = session.run(order.call.clone()).await;
-            if answer.as_ref().is_err_and(Fault::is_collision) {
-                answer = session.run(order.call).await; // It was taken back as a whole.
+            if order.answer.is_closed() {
+                self.session = Some(session); // Who could not wait for the login finds it done the next time.
+                continue;
             }
-            match &answer {
-                Err(fault) if fault.breaks() => {
-                    self.given_up = fault.leaves_it_open().then(|| session.identity());
-                    self.lacks = fault.is_of_missing_tables();
-                }
-                _ => self.session = Some(session),
+            let mut answer = self.asked(session, order.call.clone()).await;
+            if self.lacks && answer.as_ref().is_err_and(Fault::is_of_missing_tables) {
+                // A new session makes what is missing.
+                answer = match self.session().await {
+                    Ok(session) => self.asked(session, order.call).await,
+                    Err(fault) => Err(fault),
+                };
             }
             let _ = order.answer.send(answer); // Who asked may have gone.
         }
         if let Some(session) = self.session {
             session.close().await;
         }
+    }
+
+    /// Asks over a session, and keeps it if it is of use.
+    async fn asked(&mut self, mut session: Session, call: Call) -> Result<Rows, Fault> {
+        let mut answer = session.run(call.clone()).await;
+        if answer.as_ref().is_err_and(Fault::is_collision) {
+            answer = session.run(call).await; // It was taken back as a whole.
+        }
+        match &answer {
+            Err(fault) if fault.breaks() => {
+                self.given_up = fault.leaves_it_open().then(|| session.identity());
+                self.lacks = fault.is_of_missing_tables();
+            }
+            _ => self.session = Some(session),
+        }
+        answer
     }
 
     async fn next(&mut self, orders: &mut UnboundedReceiver<Order>) -> Option<Order> {
@@ -127,13 +153,15 @@ impl Owner {
     /// One that is there, as far as can be known.
     async fn session(&mut self) -> Result<Session, Fault> {
         if let Some(mut session) = self.session.take()
-            && session.is_alive().await
+            && session.is_fit().await
         {
             return Ok(session);
         }
-        let session = Session::open(&self.site.options, self.given_up.as_ref(), self.lacks).await?;
+        // What can't be made is an error to who misses it, and not to all who come after that.
+        let lacks = std::mem::take(&mut self.lacks);
+        let session = Session::open(&self.site, self.given_up.as_ref(), lacks).await?;
         *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = session.home.clone();
-        (self.given_up, self.lacks) = (None, false);
+        self.given_up = None;
         Ok(session)
     }
 }

@@ -10,6 +10,7 @@ mod batch;
 mod call;
 mod doctor;
 mod fault;
+mod inventory;
 mod lane;
 mod lanes;
 mod options;
@@ -19,7 +20,7 @@ mod shedlock;
 mod tagged;
 mod tls;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -29,6 +30,7 @@ use self::fault::Fault;
 use self::lane::Site;
 use self::lanes::Lanes;
 use self::options::Options;
+use self::session::Session;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
@@ -44,14 +46,15 @@ const LABEL: usize = 255;
 
 const ACQUIRE: &str = "call leasehold_v2_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const RENEW: &str = "call leasehold_v2_renew(?, ?, ?)";
-const RELEASE: &str = "call leasehold_v1_release(?, ?, ?, ?, ?, ?)";
+const RELEASE: &str = "call leasehold_v3_release(?, ?, ?, ?, ?, ?)";
 const LEAVE: &str = "call leasehold_v1_leave(?, ?, ?)";
 const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
 const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
 const LIST: &str = "call leasehold_v1_list(?)";
-/// What the clock shows, and whether it is that of a server that takes no writes.
-const TIME: &str =
-    "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)), cast(@@global.read_only as signed)";
+/// What the clock shows, and whether it is that of a server that takes no writes. Some releases say so by a number, others by a
+/// word.
+const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)), \
+    cast(cast(@@global.read_only as char) not in ('0', 'OFF') or @@global.innodb_read_only as signed)";
 
 /// The store that `url` names, by its `mode`.
 pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
@@ -60,7 +63,7 @@ pub(super) fn open(url: &str) -> Result<Arc<dyn Store>> {
         return Ok(Arc::new(ShedLock::over(shedlock::Rows::of(&table, options))));
     }
     Ok(match options.kind {
-        Mode::Lease => Arc::new(MySql::with(Arc::new(Site { options, home: Mutex::default() }))),
+        Mode::Lease => Arc::new(MySql::with(Arc::new(Site::of(options)))),
         Mode::Advisory => Arc::new(Advisory::new(advisory::Advisory::new(options))),
     })
 }
@@ -99,7 +102,7 @@ impl MySql {
         if options.kind == Mode::Advisory || options.shedlock.is_some() {
             return Err(sql::of_another_mode(&options.shown));
         }
-        Ok(Self::with(Arc::new(Site { options, home: Mutex::default() })))
+        Ok(Self::with(Arc::new(Site::of(options))))
     }
 
     fn with(site: Arc<Site>) -> Self {
@@ -117,6 +120,21 @@ impl MySql {
             None => schema::print(&database),
             Some(table) => shedlock::print(&database, &table),
         })
+    }
+
+    /// Makes what is missing of the tables and procedures in the database that `url` names, if the user may do that. Says
+    /// nothing of tables that are another's (`compat=shedlock`).
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong; what the server says, or why it can't be asked.
+    ///
+    /// # Cancel safety
+    /// Dropped, some of it may have been made; what is missing then is made by the next one.
+    pub async fn migrate(url: &str) -> Result<()> {
+        let site = Site::of(Options::parse(url)?);
+        let session = Session::open(&site, None, true).await.map_err(|fault| fault.told(&site.options.shown))?;
+        session.close().await;
+        Ok(())
     }
 
     /// A call that begins with a name.

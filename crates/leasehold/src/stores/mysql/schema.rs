@@ -5,13 +5,15 @@ use sqlx::{AssertSqlSafe, Row, raw_sql};
 
 use super::call::Call;
 use super::fault::Fault;
+use super::inventory;
 use super::options::Options;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
+use crate::stores::sql::inventory::named;
 use crate::stores::sql::{self, KeyScheme};
 
 /// What this build makes. A procedure's name carries the version that brought it, or last changed it, so that programs of two
 /// versions can be in use at a time.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// The oldest version of this program that can still use the tables that this one makes.
 const OLDEST: i64 = 1;
@@ -19,14 +21,19 @@ const OLDEST: i64 = 1;
 /// Statements end with a line that is `//`, as for MySQL's own client after `delimiter //`.
 const VERSIONS: &str = include_str!("schema/version.sql");
 const TABLES: &str = include_str!("schema/tables.sql");
-const OLDER: &str = include_str!("schema/older.sql");
 const PROCEDURES: [&str; 5] = [
     include_str!("schema/parts.sql"),
     include_str!("schema/acquire.sql"),
     include_str!("schema/calls.sql"),
     include_str!("schema/arbiter.sql"),
-    OLDER,
+    include_str!("schema/older.sql"),
 ];
+
+/// Those of version 1 that would grant what has a tag, and leave it: since version 2 there are others in their place.
+const REPLACED: [&str; 2] = ["leasehold_v1_acquire", "leasehold_v1_renew"];
+
+/// The version that brought tags.
+const TAGS: i64 = 2;
 
 /// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each. And
 /// who waits for a table, to change it, holds up all who come later: not for long.
@@ -87,15 +94,13 @@ pub(super) fn print(database: &str) -> String {
 }
 
 /// Which kind of lock a namespace has: the first one that is used there.
-pub(super) async fn agree(db: &mut MySqlConnection, options: &Options) -> Result<(), Fault> {
+async fn agree(db: &mut MySqlConnection, options: &Options) -> Result<(), Fault> {
     if options.key_scheme != KeyScheme::Leasehold {
         return Ok(()); // Others' locks, which know no namespaces.
     }
     let (namespace, kind) = (options.namespace.as_str(), options.kind.name());
     for _ in 0..2 {
-        let look = Call::new("select cast(mode as char) from leasehold_modes where ns = ?").bytes(namespace);
-        if let Some(row) = look.run(db).await?.first() {
-            let agreed: String = row.try_get(0)?;
+        if let Some(agreed) = mode(db, options).await? {
             if agreed == kind {
                 return Ok(());
             }
@@ -110,6 +115,13 @@ pub(super) async fn agree(db: &mut MySqlConnection, options: &Options) -> Result
     Err(Fault::Garbled)
 }
 
+/// Which kind of lock a namespace has, if it has been used.
+pub(super) async fn mode(db: &mut MySqlConnection, options: &Options) -> Result<Option<String>, Fault> {
+    let look = Call::new("select cast(mode as char) from leasehold_modes where ns = ?");
+    let rows = look.bytes(options.namespace.as_str()).run(db).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+}
+
 /// What the tables say of themselves.
 #[derive(Debug)]
 pub(super) struct Version {
@@ -120,9 +132,25 @@ pub(super) struct Version {
     pub home: String,
 }
 
-/// Sees to it that tables and procedures are there as this build knows them; answers which tables they are. Newer ones
-/// are left untouched. Whatever their version says, some are known to be missing if it `lacks` some.
-pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<String, Fault> {
+/// Sees to it that tables and procedures are there as this build knows them, and that this kind of lock is the namespace's;
+/// answers which tables they are. Newer ones are left untouched. Whatever their version says, some are known to be missing
+/// if it `lacks` some.
+pub(super) async fn prepare(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<String, Fault> {
+    if !lacks {
+        match made_and_agreed(db, options, false).await {
+            Err(fault) if fault.is_of_missing_tables() => {}
+            made => return made,
+        }
+    }
+    made_and_agreed(db, options, true).await
+}
+
+async fn made_and_agreed(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<String, Fault> {
+    let home = made(db, options, lacks).await?;
+    agree(db, options).await.map(|()| home)
+}
+
+async fn made(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<String, Fault> {
     if let Some(home) = current(db).await?
         && !lacks
     {
@@ -132,28 +160,50 @@ pub(super) async fn prepare(db: &mut MySqlConnection, lacks: bool) -> Result<Str
     run(db, "do get_lock(concat('leasehold ', sha1(database())), 5)").await?;
     let made = make(db, lacks).await;
     run(db, "do release_lock(concat('leasehold ', sha1(database())))").await?;
-    made?;
+    match made {
+        Err(fault) if lacks && fault.is_of_rights() => check_is_whole(db, options, fault).await?,
+        made => made?,
+    }
     current(db).await?.ok_or(Fault::Garbled)
 }
 
-async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
-    let is_upgrade = current(db).await?.is_none();
-    if !is_upgrade && !lacks {
+/// Of a user who may make nothing: what is missing is named. Nothing may be, for somebody else has made it.
+async fn check_is_whole(db: &mut MySqlConnection, options: &Options, denied: Fault) -> Result<(), Fault> {
+    if current(db).await?.is_none() {
+        return Err(denied);
+    }
+    let flaws = inventory::flaws(db).await?;
+    let missing = named(flaws.iter().filter(|flaw| flaw.is_missing));
+    if missing.is_empty() {
         return Ok(());
     }
+    let message = format!(
+        "{} has tables of which some are missing ({missing}), and this user may not make them; have `leasehold migrate` run by \
+         one who may, or what `leasehold migrate --print` prints",
+        options.shown
+    );
+    Err(Fault::Told(Box::new(Error::new(ErrorKind::AccessDenied, message))))
+}
+
+async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
+    let is_current = current(db).await?.is_some();
+    if is_current && !lacks {
+        return Ok(());
+    }
+    let knows_tags = version(db).await?.is_some_and(|version| version.number >= TAGS);
     run(db, SETTINGS).await?;
     for statement in statements(VERSIONS).chain(statements(TABLES)) {
         run(db, statement).await?;
     }
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
         match run(db, procedure).await {
-            // Theirs would grant what has a tag, and leave it. Not dropped where there is none: that takes more rights.
-            Err(fault) if fault.number() == Some(ALREADY_THERE) && is_upgrade && OLDER.contains(procedure) => {
-                run(db, &drop_of(procedure)).await?;
-                run(db, procedure).await?;
+            // Not dropped where there is none: that takes more rights.
+            Err(fault) if fault.number() == Some(ALREADY_THERE) => {
+                if !knows_tags && REPLACED.contains(&name_of(procedure)) {
+                    run(db, &drop_of(procedure)).await?;
+                    run(db, procedure).await?;
+                }
             }
-            // Somebody had begun to make them and was interrupted.
-            Err(fault) if fault.number() == Some(ALREADY_THERE) => {}
             made => made?,
         }
     }
@@ -204,6 +254,11 @@ async fn run(db: &mut MySqlConnection, statement: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The statements that make tables, and those that make procedures.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    [VERSIONS, TABLES].into_iter().chain(PROCEDURES).flat_map(statements)
+}
+
 fn statements(text: &str) -> impl Iterator<Item = &str> {
     text.split("\n//\n").filter(|statement| !statement.is_empty())
 }
@@ -217,7 +272,7 @@ fn drop_of(procedure: &str) -> String {
     format!("drop procedure if exists {}", name_of(procedure))
 }
 
-fn name_of(procedure: &str) -> &str {
+pub(super) fn name_of(procedure: &str) -> &str {
     let behind = procedure.split("create procedure ").nth(1).unwrap_or_default();
     behind.split('(').next().unwrap_or_default()
 }
@@ -230,7 +285,7 @@ mod tests {
     fn every_procedure_carries_a_version_and_calls_what_is_made_along_with_it() {
         let all = PROCEDURES.concat();
         let names: Vec<_> = procedures().collect();
-        assert_eq!(names.len(), 29, "{names:?}");
+        assert_eq!(names.len(), 30, "{names:?}");
         for called in all.split("call ").skip(1) {
             let called = called.split('(').next().unwrap_or_default();
             assert!(names.contains(&called), "{called}");

@@ -1,5 +1,6 @@
 //! A connection, set up for locks.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
@@ -8,8 +9,9 @@ use tokio::runtime::Handle;
 
 use super::call::{Call, Rows};
 use super::fault::Fault;
+use super::lane::Site;
 use super::options::{Options, Place};
-use super::{schema, shedlock};
+use super::{TIME, schema, shedlock};
 use crate::error::ErrorKind;
 use crate::stores::password::Password;
 
@@ -19,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a call may take. Much longer than any does: then the connection is given up, and with it what was asked.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What was not used for so long is asked first whether it is still there.
+/// What has not said for so long that it is of use is asked first.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// For the server, should it never hear of us again; we close what is idle for half as long. Locks of rows are waited
@@ -41,7 +43,8 @@ pub(super) struct Session {
     identity: Identity,
     /// Which tables it has, if they are ours.
     pub home: Option<String>,
-    used: Instant,
+    /// When it last said that it is there, and takes writes.
+    seen: Instant,
 }
 
 /// What the server calls a connection.
@@ -53,7 +56,8 @@ pub(super) struct Identity {
 
 impl Session {
     /// A new one; `before` is one that was given up while it was asked something, `lacks` whether tables are missing.
-    pub async fn open(options: &Options, before: Option<&Identity>, lacks: bool) -> Result<Self, Fault> {
+    pub async fn open(site: &Site, before: Option<&Identity>, lacks: bool) -> Result<Self, Fault> {
+        let options = &site.options;
         let late = |_| {
             let fix = "if it goes on so, name the port of a MySQL or MariaDB server";
             Fault::Unsent(ErrorKind::TimedOut, format!("{} did not answer within {PATIENCE:?}; {fix}", options.place))
@@ -62,13 +66,14 @@ impl Session {
         let introduced = async {
             raw_sql(UNLIMITED).execute(&mut db).await?;
             let row = raw_sql(SETTINGS).fetch_all(&mut db).await?.pop();
+            check_takes_writes(&mut db, &site.has_led).await?;
             Ok::<_, Fault>(row.as_ref().map(Identity::read).transpose()?)
         };
         let identity = tokio::time::timeout(PATIENCE, introduced).await.map_err(late)??;
         let identity = identity.unwrap_or(Identity { id: 0, host: String::new() });
         // Others may be making the tables at this moment.
         let home = tokio::time::timeout(SILENCE, prepare(&mut db, options, lacks)).await.map_err(late)??;
-        let mut session = Self { db, identity, home, used: Instant::now() };
+        let mut session = Self { db, identity, home, seen: Instant::now() };
         if let Some(before) = before {
             session.end(before).await?;
         }
@@ -81,18 +86,19 @@ impl Session {
 
     /// Asks. An error that says nothing of the statement itself ends the session.
     pub async fn run(&mut self, call: Call) -> Result<Rows, Fault> {
-        let answer = tokio::time::timeout(SILENCE, call.run(&mut self.db)).await;
-        self.used = Instant::now();
-        answer.unwrap_or(Err(Fault::Late))
+        tokio::time::timeout(SILENCE, call.run(&mut self.db)).await.unwrap_or(Err(Fault::Late))
     }
 
-    /// Whether it is still there. A server that was restarted, or that closes what is idle, is noticed before anything is
-    /// sent that would be lost.
-    pub async fn is_alive(&mut self) -> bool {
-        if self.used.elapsed() < FRESH {
+    /// Whether it is still there, and takes writes; asked once a second. A server that was restarted, or that closes what is
+    /// idle, is noticed before anything is sent that would be lost; one that follows another by now, before a user is granted
+    /// anything who may write there all the same.
+    pub async fn is_fit(&mut self) -> bool {
+        if self.seen.elapsed() < FRESH {
             return true;
         }
-        matches!(tokio::time::timeout(PATIENCE, self.db.ping()).await, Ok(Ok(())))
+        let is_fit = matches!(tokio::time::timeout(PATIENCE, takes_writes(&mut self.db)).await, Ok(Ok(true)));
+        self.seen = Instant::now();
+        is_fit
     }
 
     pub async fn close(self) {
@@ -127,12 +133,27 @@ impl Identity {
 /// Sees to it that the tables are there; which ones they are, if they are ours.
 async fn prepare(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<Option<String>, Fault> {
     match &options.shedlock {
-        None => {
-            let home = schema::prepare(db, lacks).await?;
-            schema::agree(db, options).await.map(|()| Some(home))
-        }
+        None => schema::prepare(db, options, lacks).await.map(Some),
         Some(table) => shedlock::check(db, table).await.map(|_| None),
     }
+}
+
+/// Whether the server takes writes, whatever this user may do there.
+pub(super) async fn takes_writes(db: &mut MySqlConnection) -> Result<bool, Fault> {
+    let row = raw_sql(TIME).fetch_one(db).await?;
+    Ok(row.try_get::<i64, _>(1)? == 0)
+}
+
+/// Refuses one that doesn't: a replica, or what was the primary once. One that did before is in a failover; else it is the
+/// wrong one.
+pub(super) async fn check_takes_writes(db: &mut MySqlConnection, has_led: &AtomicBool) -> Result<(), Fault> {
+    if takes_writes(db).await? {
+        has_led.store(true, Ordering::Release);
+        return Ok(());
+    }
+    let kind = if has_led.load(Ordering::Acquire) { ErrorKind::Unavailable } else { ErrorKind::Misconfigured };
+    let why = "it takes no writes (read_only): it is a replica, or was the primary once; name the primary";
+    Err(Fault::Unsent(kind, why.to_owned()))
 }
 
 /// A new connection, with what the files of login and TLS hold now.

@@ -1,6 +1,6 @@
 //! ShedLock's table in MySQL and MariaDB: its statements, and the table's look.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -85,7 +85,7 @@ impl Statements {
 impl Rows {
     /// The table with this name.
     pub fn of(table: &str, options: Options) -> Self {
-        let site = Arc::new(Site { options, home: Mutex::default() });
+        let site = Arc::new(Site::of(options));
         Self { lanes: Lanes::to(&site), site, statements: Arc::new(Statements::of(table)) }
     }
 

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
 use futures_util::future::try_join3;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::TIME;
 use super::fault::{self, Fault};
-use super::link::{Given, Server};
+use super::link::{Given, Server, drain};
 use super::options::Options;
+use super::{TIME, doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::FencingToken;
@@ -140,10 +139,10 @@ impl advisory::Server for Advisory {
 
     async fn connect(&self, tether: Arc<Tether>) -> Result<Session> {
         let told = |fault| fault::told(fault, &self.server.options.shown);
-        let (client, mut unasked) = self.server.connect("advisory").await.map_err(told)?;
+        let (client, unasked) = self.server.connect("advisory").await.map_err(told)?;
         let ended = Arc::clone(&tether);
         tokio::spawn(async move {
-            while unasked.next().await.is_some_and(|said| said.is_ok()) {}
+            drain(unasked).await;
             ended.snap();
         });
         let mark = format!("{:032x}", rand::random::<u128>());
@@ -168,6 +167,15 @@ impl advisory::Server for Advisory {
             lasts: 0,
             application: String::new(),
         })
+    }
+
+    fn lacks_tables(&self) -> bool {
+        self.server.lacks_tables()
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        let findings = doctor::diagnose(&self.server, doctor::User::Sessions).await;
+        findings.map_err(|fault| fault::told(fault, self.shown()))
     }
 
     fn how_to_end(&self, number: i64) -> String {
@@ -382,9 +390,12 @@ impl advisory::Session for Session {
                 "use PostgreSQL 14 or later, or the lease table (leave out mode=advisory)",
             ),
         }];
+        // Of this database. Those that only listen, for leases, have such a lock, too.
         let held = "select count(*), coalesce(extract(epoch from max(clock_timestamp() - a.state_change))::bigint, 0) \
-                    from pg_stat_activity a where a.application_name like 'leasehold %' and exists \
-                    (select from pg_locks l where l.pid = a.pid and l.locktype = 'advisory' and l.objsubid < 3)";
+                    from pg_stat_activity a where a.application_name like 'leasehold %' \
+                    and a.application_name !~ '^leasehold (waits|locks|keeper|doctor|hosts|migrate) [0-9]+$' \
+                    and a.datname = current_database() and exists \
+                    (select from pg_locks l where l.pid = a.pid and l.locktype = 'advisory' and l.objsubid < 3 and l.granted)";
         if let Some(row) = self.ask(held, &[]).await?.first() {
             let (count, longest): (i64, i64) = (self.read(row, 0)?, self.read(row, 1)?);
             let message =

@@ -78,23 +78,24 @@ impl Ears {
         self.state().heard_as().is_some()
     }
 
-    /// Listens, and tries out whether it hears what is said over another connection.
-    pub async fn open(&self, other: &Link) {
+    /// Listens, and tries out whether it hears what is said over another connection; an error if it could not be tried.
+    pub async fn open(&self, other: &Arc<Link>) -> Result<(), Fault> {
         let _one = self.opening.lock().await;
         if !self.are_to_open() {
-            return;
+            return Ok(());
         }
-        let tried = tokio::time::timeout(PATIENCE, self.try_out(other)).await;
-        let (open, is_deaf, pause) = match tried.unwrap_or_else(|_| Err(late())) {
-            Ok(Some(ear)) => (Some(ear), false, Duration::ZERO),
-            Ok(None) => (None, true, AFTER_SILENCE),
-            Err(_) => (None, self.are_deaf(), AFTER_FAILURE), // Whoever waits looks by itself.
+        let tried = tokio::time::timeout(PATIENCE, self.try_out(other)).await.unwrap_or_else(|_| Err(late()));
+        let (open, is_deaf, pause, answer) = match tried {
+            Ok(Some(ear)) => (Some(ear), false, Duration::ZERO, Ok(())),
+            Ok(None) => (None, true, AFTER_SILENCE, Ok(())),
+            Err(fault) => (None, self.are_deaf(), AFTER_FAILURE, Err(fault)), // Whoever waits looks by itself.
         };
         *self.state() = State { open, is_deaf, not_before: Some(Instant::now() + pause) };
+        answer
     }
 
     /// A session that hears; none if it doesn't.
-    async fn try_out(&self, other: &Link) -> Result<Option<Ear>, Fault> {
+    async fn try_out(&self, other: &Arc<Link>) -> Result<Option<Ear>, Fault> {
         let number = rand::random::<u64>();
         let id = format!("{number:016x}");
         let (session, unasked) = self.server.connect("waits").await?;

@@ -117,7 +117,11 @@ fn of_the_server(said: &DbError) -> (ErrorKind, String) {
         }
         "42501" => (ErrorKind::AccessDenied, format!("this role may not do that ({message}); {NEEDED}")),
         "42P01" | "42883" | "3F000" => {
-            (ErrorKind::Misconfigured, format!("tables of ours are missing ({message}); {NEEDED}"))
+            (ErrorKind::Misconfigured, format!("tables of ours are missing ({message}); run `leasehold migrate`"))
+        }
+        "42703" | "42804" => {
+            let why = "tables of ours are not as they should be";
+            (ErrorKind::Misconfigured, format!("{why} ({message}); `leasehold doctor` says which"))
         }
         "25006" => (ErrorKind::Unavailable, format!("it takes no writes, as a standby does ({message})")),
         "57014" | "55P03" => {

@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
+use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 
 use super::fault::Fault;
+use super::hosts::{self, Identity};
 use super::options::{Options, PATIENCE};
+use super::schema::Making;
 use super::statements::Statements;
 use super::{TIME, advisory, schema, shedlock, tls};
 use crate::error::ErrorKind;
@@ -35,8 +38,12 @@ pub(super) struct Server {
     pub statements: Statements,
     /// Whether the tables were seen to be as this build knows them.
     prepared: AtomicBool,
+    /// Whether some of it has turned out to be missing, whatever its version says.
+    lacks: AtomicBool,
     /// Which tables they are.
     home: Mutex<Option<String>>,
+    /// Of which cluster the server was that was found first among several hosts.
+    cluster: OnceCell<Arc<str>>,
 }
 
 /// One connection at a time. Statements go out in the order in which they were asked, behind one another: nobody waits for
@@ -46,7 +53,7 @@ pub(super) struct Link {
     /// What for, as the server is told.
     what_for: &'static str,
     live: Mutex<Option<Arc<Live>>>,
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Live {
@@ -62,7 +69,14 @@ impl Server {
             Tls::provide();
         }
         let statements = Statements::of(&options.schema);
-        Self { options, statements, prepared: AtomicBool::new(false), home: Mutex::default() }
+        Self {
+            options,
+            statements,
+            prepared: AtomicBool::default(),
+            lacks: AtomicBool::default(),
+            home: Mutex::default(),
+            cluster: OnceCell::default(),
+        }
     }
 
     /// Which tables these are, once that is known.
@@ -91,13 +105,22 @@ impl Server {
         tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
     }
 
-    /// They are to be looked at again.
+    /// Some of them are not there: the next session makes them.
     pub fn has_lost_tables(&self) {
+        self.lacks.store(true, Ordering::Release);
         self.prepared.store(false, Ordering::Release);
+    }
+
+    /// Whether that has turned out, and no session has tried to make them since.
+    pub fn lacks_tables(&self) -> bool {
+        self.lacks.load(Ordering::Acquire)
     }
 
     /// Sees to it that the tables are there, and that this kind of lock is the namespace's.
     pub async fn prepare(&self, client: &Client) -> Result<(), Fault> {
+        if self.options.has_several_hosts() {
+            self.is_of_one_cluster(client).await?;
+        }
         if self.prepared.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -110,11 +133,53 @@ impl Server {
         Ok(())
     }
 
-    /// Which tables they are.
+    /// Of several hosts each that takes writes would do; so they have to be copies of one another.
+    async fn is_of_one_cluster(&self, client: &Client) -> Result<(), Fault> {
+        let Some(own) = Identity::of(client).await else { return Ok(()) };
+        let known = self.cluster.get_or_try_init(|| hosts::agreed(&self.options, &own)).await?;
+        if **known == own.cluster { Ok(()) } else { Err(hosts::of_several(&self.options)) }
+    }
+
+    /// Which tables they are. What can't be made is an error to who misses it, and not to all who come after that.
     async fn agreed(&self, client: &Client) -> Result<String, Fault> {
-        let home = schema::prepare(client, &self.options).await?;
+        if !self.lacks.swap(false, Ordering::AcqRel) {
+            match self.made(client, Making::Newer).await {
+                Err(fault) if fault.is_of_missing_tables() => {}
+                made => return made,
+            }
+        }
+        self.made(client, Making::Missing).await
+    }
+
+    async fn made(&self, client: &Client, making: Making) -> Result<String, Fault> {
+        let home = schema::prepare(client, &self.options, making).await?;
         advisory::agree(client, &self.options).await.map(|()| home)
     }
+
+    /// Makes all that is missing, the schema as well.
+    pub async fn migrate(&self) -> Result<(), Fault> {
+        let (client, unasked) = self.connect("migrate").await?;
+        tokio::spawn(drain(unasked));
+        let made = async {
+            if self.options.has_several_hosts() {
+                self.is_of_one_cluster(&client).await?;
+            }
+            match &self.options.shedlock {
+                None => schema::prepare(&client, &self.options, Making::All).await.map(drop),
+                Some(table) => shedlock::check(&client, table).await,
+            }
+        };
+        tokio::time::timeout(UNTIL_READY, made).await.map_err(|_| unready())?
+    }
+}
+
+/// Lets a connection live. It ends with its client, or with its connection.
+pub(super) async fn drain(mut unasked: Unasked) {
+    while unasked.next().await.is_some_and(|said| said.is_ok()) {}
+}
+
+fn unready() -> Fault {
+    Fault::Unsent(ErrorKind::TimedOut, format!("its tables were not ready within {UNTIL_READY:?}"))
 }
 
 /// For how long a session has been asked without an answer. Answers come in the order of what was asked, so each says
@@ -162,11 +227,11 @@ where
 impl Link {
     /// A link that connects when it is first used.
     pub fn new(server: Arc<Server>, what_for: &'static str) -> Self {
-        Self { server, what_for, live: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+        Self { server, what_for, live: Mutex::default(), connecting: Arc::default() }
     }
 
     /// Runs a statement, and reads all its rows. Once more where it is certain that nothing was done.
-    pub async fn call(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
+    pub async fn call(self: &Arc<Self>, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
         match self.once(statement, given).await {
             Err(fault) if fault.is_worth_another_try() => self.once(statement, given).await,
             answer => answer,
@@ -174,14 +239,14 @@ impl Link {
     }
 
     /// The same, where there is one row.
-    pub async fn call_for_one(&self, statement: &str, given: &[Given<'_>]) -> Result<Row, Fault> {
+    pub async fn call_for_one(self: &Arc<Self>, statement: &str, given: &[Given<'_>]) -> Result<Row, Fault> {
         let rows = self.call(statement, given).await?;
         rows.into_iter().next().ok_or_else(|| Fault::Unsent(ErrorKind::Internal, "it answered nothing".to_owned()))
     }
 
     /// What the server's clock shows. A standby's doesn't count, and the link to it is given up: another host may be the
     /// primary by now.
-    pub async fn time(&self) -> Result<Duration, Fault> {
+    pub async fn time(self: &Arc<Self>) -> Result<Duration, Fault> {
         let row = self.call_for_one(TIME, &[]).await?;
         if row.try_get(1)? {
             if let Some(live) = self.current() {
@@ -192,7 +257,7 @@ impl Link {
         Ok(sql::span(row.try_get(0)?))
     }
 
-    async fn once(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
+    async fn once(self: &Arc<Self>, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
         let live = self.live().await?;
         let nth = live.silence().asked();
         // Unnamed: behind a pooler the next statement may go to a server that knows no other.
@@ -209,19 +274,28 @@ impl Link {
         answer
     }
 
-    async fn live(&self) -> Result<Arc<Live>, Fault> {
+    /// A new one is made in a task of its own: a call that is given up meanwhile, as those of short leases are soon, leaves a
+    /// connection to the next one.
+    async fn live(self: &Arc<Self>) -> Result<Arc<Live>, Fault> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let _first = self.connecting.lock().await;
+        let first = Arc::clone(&self.connecting).lock_owned().await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let (client, mut unasked) = self.server.connect(self.what_for).await?;
-        // It ends with its client, or with its connection.
-        tokio::spawn(async move { while unasked.next().await.is_some_and(|said| said.is_ok()) {} });
-        let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("its tables were not ready within {UNTIL_READY:?}"));
-        tokio::time::timeout(UNTIL_READY, self.server.prepare(&client)).await.map_err(late)??;
+        let link = Arc::clone(self);
+        let made = tokio::spawn(async move {
+            let _first = first;
+            link.connect().await
+        });
+        made.await.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))
+    }
+
+    async fn connect(&self) -> Result<Arc<Live>, Fault> {
+        let (client, unasked) = self.server.connect(self.what_for).await?;
+        tokio::spawn(drain(unasked));
+        tokio::time::timeout(UNTIL_READY, self.server.prepare(&client)).await.map_err(|_| unready())??;
         let live = Arc::new(Live { client, broken: AtomicBool::new(false), silence: Mutex::default() });
         *self.held() = Some(Arc::clone(&live));
         Ok(live)

@@ -9,6 +9,8 @@ mod bells;
 mod doctor;
 mod ears;
 mod fault;
+mod hosts;
+mod inventory;
 mod link;
 mod options;
 mod rows;
@@ -116,6 +118,19 @@ impl Postgres {
         Ok(options.shedlock.as_deref().map_or_else(|| schema::whole(&options), shedlock::whole))
     }
 
+    /// Makes what is missing of the schema, tables and procedures in the database that `url` names, and puts right what is not
+    /// as it should be, if the role may do that. Says nothing of tables that are another's (`compat=shedlock`).
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong; what the server says, or why it can't be asked.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been made all the same: all of it, or nothing.
+    pub async fn migrate(url: &str) -> Result<()> {
+        let server = Server::new(Options::parse(url)?);
+        server.migrate().await.map_err(|fault| fault::told(fault, &server.options.shown))
+    }
+
     fn namespace(&self) -> &str {
         self.server.options.namespace.as_str()
     }
@@ -174,7 +189,7 @@ impl Postgres {
     /// In the background: who waits looks by itself meanwhile.
     fn listen_again(&self) -> tokio::task::JoinHandle<()> {
         let (ears, link) = (Arc::clone(&self.ears), Arc::clone(&self.link));
-        tokio::spawn(async move { ears.open(&link).await })
+        tokio::spawn(async move { drop(ears.open(&link).await) })
     }
 
     async fn end(&self, lease: &LeaseKey, how: Ended) -> Result<Release> {
@@ -371,7 +386,8 @@ impl Store for Postgres {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async move {
-            doctor::diagnose(&self.server, Some((&self.ears, &self.link))).await.map_err(|fault| self.told(fault))
+            let user = doctor::User::Leases(&self.ears, &self.link);
+            doctor::diagnose(&self.server, user).await.map_err(|fault| self.told(fault))
         })
     }
 

@@ -152,7 +152,7 @@ impl Options {
         if let Some(database) = &self.database {
             config.dbname(database);
         }
-        if self.hosts.len() > 1 {
+        if self.has_several_hosts() {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite); // the one of them that takes writes
         }
         config
@@ -164,6 +164,17 @@ impl Options {
             .keepalives_interval(Duration::from_secs(2))
             .keepalives_retries(3);
         Ok(config)
+    }
+
+    /// Whether there is one of them to be chosen.
+    pub fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// Each host by itself.
+    pub fn by_host(&self) -> Vec<(String, Self)> {
+        let alone = |host: &Host| (host.to_string(), Self { hosts: vec![host.clone()], ..self.clone() });
+        self.hosts.iter().map(alone).collect()
     }
 
     /// Whether what is said may be read on its way.

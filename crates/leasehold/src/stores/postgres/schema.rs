@@ -4,8 +4,10 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
+use super::inventory;
 use super::options::Options;
 use crate::error::{Error, ErrorKind};
+use crate::stores::sql::inventory::{Flaw, named};
 
 /// What this build reads and writes. Part of the procedures' names, so that two builds can work beside one another.
 pub(super) const VERSION: i32 = 2;
@@ -29,6 +31,17 @@ const PARTS: [&str; 7] = [
     include_str!("schema/advisory.sql"),
 ];
 
+/// How much is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Making {
+    /// What the version that was written down does not have.
+    Newer,
+    /// Whatever is missing, too: something has turned out to be.
+    Missing,
+    /// The schema, too, and what is not as it should be: somebody asked for it.
+    All,
+}
+
 /// What is known of a database.
 struct Found {
     has_schema: bool,
@@ -37,24 +50,55 @@ struct Found {
 
 /// Sees to it that the tables are there as this build knows them, and answers which ones they are. Newer ones are left
 /// untouched.
-pub(super) async fn prepare(client: &Client, options: &Options) -> Result<String, Fault> {
+pub(super) async fn prepare(client: &Client, options: &Options, making: Making) -> Result<String, Fault> {
     let found = look(client, options).await?;
-    for _ in 0..2 {
-        let is_there = found.has_tables;
-        let (version, home) = if is_there { version(client, options).await? } else { (0, String::new()) };
-        if version >= VERSION {
+    if !found.has_schema && making != Making::All {
+        return Err(without_schema(client, options).await?);
+    }
+    let script = script(&options.schema, !found.has_schema);
+    if found.has_tables {
+        let (version, home) = version(client, options).await?;
+        let mut flaws = match making {
+            Making::Newer => Vec::new(),
+            Making::Missing | Making::All => flaws(client, &options.schema, &script).await?,
+        };
+        // What a newer version has changed is as it should be.
+        flaws.retain(|flaw| flaw.is_missing || (making == Making::All && version == VERSION));
+        if version >= VERSION && flaws.is_empty() {
             return Ok(home);
         }
         if version > 0 {
-            check_may_upgrade(client, options, version).await?;
-        }
-        let script = script(&options.schema, !found.has_schema);
-        client.batch_execute(&script).await.map_err(Fault::Sent)?;
-        if !is_there {
-            return self::version(client, options).await.map(|(_, home)| home);
+            check_may_make(client, options, version, &flaws).await?;
         }
     }
-    Err(Fault::Unsent(ErrorKind::Internal, "its tables stay old".to_owned()))
+    client.batch_execute(&script).await?;
+    let (version, home) = version(client, options).await?;
+    if version < VERSION {
+        return Err(Fault::Unsent(ErrorKind::Internal, "its tables stay old".to_owned()));
+    }
+    Ok(home)
+}
+
+async fn flaws(client: &Client, schema: &str, script: &str) -> Result<Vec<Flaw>, Fault> {
+    let found = client.query_typed(inventory::FOUND, &[(&schema, Type::TEXT)]).await?;
+    Ok(inventory::flaws(&found, schema, script)?)
+}
+
+/// The error of a schema that is not there. A name that is mistyped must not become another place for locks.
+async fn without_schema(client: &Client, options: &Options) -> Result<Fault, Fault> {
+    let others = "select n.nspname::text from pg_namespace n left join pg_class c \
+                      on c.relnamespace = n.oid and c.relname = 'leasehold_schema' \
+                  where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' \
+                  order by c.oid is null, n.nspname limit 8";
+    let others = client.query_typed(others, &[]).await?;
+    let others: Vec<String> = others.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let message = format!(
+        "{} has no schema {} (there {}); correct schema= in the URL, or have it made by `leasehold migrate`",
+        options.shown,
+        options.schema,
+        if others.is_empty() { "is none".to_owned() } else { format!("are: {}", others.join(", ")) }
+    );
+    Ok(Fault::Told(Error::new(ErrorKind::Misconfigured, message).into()))
 }
 
 /// What has to be run, by somebody who may, before this build can work in a database.
@@ -74,7 +118,8 @@ pub(super) fn whole(options: &Options) -> String {
     )
 }
 
-fn script(schema: &str, with_schema: bool) -> String {
+/// Makes all of it, and the schema.
+pub(super) fn script(schema: &str, with_schema: bool) -> String {
     let begin = include_str!("schema/begin.sql");
     let body = PARTS
         .join("\n")
@@ -127,22 +172,34 @@ async fn version(client: &Client, options: &Options) -> Result<(i32, String), Fa
     Ok((version, row.try_get(2)?))
 }
 
-/// Whether this role may change tables of this version; asked before it tries, which would be an error in the server's log.
-async fn check_may_upgrade(client: &Client, options: &Options, version: i32) -> Result<(), Fault> {
+/// Whether this role may make what is missing of these tables; asked before it tries, which would be an error in the
+/// server's log.
+async fn check_may_make(client: &Client, options: &Options, version: i32, flaws: &[Flaw]) -> Result<(), Fault> {
+    let told = |kind, lacks: String| {
+        let message = format!("{} has {lacks}", options.shown);
+        Err(Fault::Told(Error::new(kind, message).into()))
+    };
+    let flaws = named(flaws);
+    if version > VERSION {
+        let lacks = format!("tables of a newer Leasehold (version {version}), of which some are missing ({flaws})");
+        return told(ErrorKind::Misconfigured, format!("{lacks}; have that one's `leasehold migrate` run"));
+    }
     let statement = "select coalesce(pg_has_role(c.relowner, 'usage'), true) \
-                         and has_schema_privilege(to_regnamespace($2)::oid, 'create') \
-                     from (select 1) one left join pg_class c on c.oid = to_regclass($1)";
-    let table = format!("{}.leasehold_locks", options.schema);
-    let row = client.query_typed_one(statement, &[(&table, Type::TEXT), (&options.schema, Type::TEXT)]).await?;
-    if row.try_get(0)? {
+                         and has_schema_privilege(to_regnamespace($3)::oid, 'create') \
+                     from (select 1) one left join pg_class c on c.oid = coalesce(to_regclass($1), to_regclass($2))";
+    let [locks, schema] = ["locks", "schema"].map(|table| format!("{}.leasehold_{table}", options.schema));
+    let given = [(&locks as _, Type::TEXT), (&schema as _, Type::TEXT), (&options.schema as _, Type::TEXT)];
+    if client.query_typed_one(statement, &given).await?.try_get(0)? {
         return Ok(());
     }
-    let message = format!(
-        "{} has tables of version {version}, which this role may not bring to version {VERSION}; have somebody who may run what \
-         `leasehold migrate --print` prints",
-        options.shown
-    );
-    Err(Fault::Told(Error::new(ErrorKind::AccessDenied, message).into()))
+    let by_whom = "have `leasehold migrate` run by a role that may, or what `leasehold migrate --print` prints";
+    if version < VERSION {
+        let lacks = format!("tables of version {version}, which this role may not bring to version {VERSION}");
+        return told(ErrorKind::AccessDenied, format!("{lacks}; {by_whom}"));
+    }
+    let lacks =
+        format!("tables of which some are missing or not as they should be ({flaws}), and this role may not make them");
+    told(ErrorKind::AccessDenied, format!("{lacks}; {by_whom}"))
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ const COLUMNS: &str = "
 /// ShedLock's table in a database.
 pub(super) struct Rows {
     server: Arc<Server>,
-    link: Link,
+    link: Arc<Link>,
     statements: Arc<Statements>,
 }
 
@@ -97,7 +97,7 @@ impl Rows {
     pub fn of(table: &str, options: Options) -> Self {
         let statements = Arc::new(Statements::of(table));
         let server = Arc::new(Server::new(options));
-        Self { link: Link::new(Arc::clone(&server), "locks"), server, statements }
+        Self { link: Arc::new(Link::new(Arc::clone(&server), "locks")), server, statements }
     }
 
     async fn ask(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Columns>> {
@@ -124,7 +124,7 @@ impl Table for Rows {
 
     fn for_keeper(&self) -> Self {
         let (server, statements) = (Arc::clone(&self.server), Arc::clone(&self.statements));
-        Self { link: Link::new(Arc::clone(&server), "keeper"), server, statements }
+        Self { link: Arc::new(Link::new(Arc::clone(&server), "keeper")), server, statements }
     }
 
     async fn take(&self, name: &LockName, locked_by: &str, mark: &str, ttl: i64) -> Result<Option<Row>> {
@@ -175,7 +175,7 @@ impl Table for Rows {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        doctor::diagnose(&self.server, None).await.map_err(|fault| self.told(fault))
+        doctor::diagnose(&self.server, doctor::User::ShedLock).await.map_err(|fault| self.told(fault))
     }
 }
 

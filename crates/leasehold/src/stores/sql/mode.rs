@@ -2,6 +2,7 @@
 
 use super::keys::KeyScheme;
 use crate::error::{Error, ErrorKind};
+use crate::finding::Finding;
 use crate::name::Namespace;
 
 /// The kind of lock. All users of a namespace have the same: one kind doesn't see the other's holders.
@@ -51,6 +52,22 @@ pub(crate) fn another_mode(shown: &str, namespace: &Namespace, agreed: &str) -> 
          them: write mode={agreed}, or another namespace; or, once nobody uses it, delete its row in leasehold_modes"
     );
     Error::new(ErrorKind::Misconfigured, message)
+}
+
+/// What a doctor says of the kind that was agreed on.
+pub(crate) fn mode_finding(mode: Mode, namespace: &Namespace, agreed: &str) -> Finding {
+    if agreed == mode.name() {
+        return Finding::fine("mode", format!("the namespace {namespace} has locks of mode={agreed}"));
+    }
+    let message = format!(
+        "the namespace {namespace} has locks of mode={agreed}, and this URL asks for mode={}, which would not see them: all is \
+         refused",
+        mode.name()
+    );
+    let fix = format!(
+        "write mode={agreed}, or another namespace; or, once nobody uses it, delete its row in leasehold_modes"
+    );
+    Finding::problem("mode", message, fix)
 }
 
 /// The error of a URL that is handed to the other store.

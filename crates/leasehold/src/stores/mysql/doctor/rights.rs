@@ -2,7 +2,9 @@
 
 use super::Patient;
 use crate::finding::Finding;
+use crate::stores::mysql::options::Options;
 use crate::stores::mysql::schema::{self, Table};
+use crate::stores::sql::{KeyScheme, Mode};
 
 const DENIED: [u16; 4] = [1044, 1142, 1143, 1370];
 
@@ -22,7 +24,10 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
         _ => {}
     }
     let mut findings = Vec::new();
-    for Table { name, rights, cost, is_special } in schema::RIGHTS {
+    let is_of_leases = patient.options.kind == Mode::Lease;
+    for Table { name, rights, cost, is_special } in
+        schema::RIGHTS.into_iter().filter(|table| is_needed(table, patient.options))
+    {
         let missing = missing(patient, &format!("leasehold_{name}"), rights).await.join(", ");
         if !missing.is_empty() {
             let message = format!("this user has no right to {missing} on leasehold_{name}: {cost}");
@@ -34,7 +39,7 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
             });
         }
     }
-    let denied = may_not_execute(patient).await.join(", ");
+    let denied = if is_of_leases { may_not_execute(patient).await.join(", ") } else { String::new() };
     if !denied.is_empty() {
         let message = format!("this user may not execute the procedures {denied}: what needs them fails");
         findings.push(Finding::problem("rights", message, "grant execute on the database, or on each of them, to it"));
@@ -43,6 +48,16 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
         findings.push(Finding::fine("rights", "all that locks need"));
     }
     findings
+}
+
+/// Whether the kind of locks that is asked for has to do with a table.
+fn is_needed(table: &Table, options: &Options) -> bool {
+    match table.name {
+        "schema" => true,
+        "modes" => options.key_scheme == KeyScheme::Leasehold,
+        "tokens" => options.kind == Mode::Advisory,
+        _ => options.kind == Mode::Lease,
+    }
 }
 
 /// Which of the procedures it may not execute. Each is called without what it has to be given, which comes to nothing.

@@ -5,6 +5,7 @@ use sqlx::Row;
 use super::Patient;
 use crate::finding::Finding;
 use crate::stores::mysql::options::{Options, Place};
+use crate::stores::sql::Mode;
 
 /// What all is tried with.
 const TRIED: &str = "10.11";
@@ -62,12 +63,19 @@ fn is_near(options: &Options) -> bool {
 
 /// Whether it takes writes at all.
 pub(super) fn role(patient: &Patient<'_>) -> Option<Finding> {
-    let reason = ["super_read_only", "read_only", "innodb_read_only"].into_iter().find(|name| patient.is_on(name))?;
-    let message = format!("it takes no writes ({reason} is on): it is a replica, or was the primary once");
+    let is_on = |name: &&str| !matches!(patient.variable(name), "" | "off" | "0"); // There is more than one way to be on.
+    let reason = ["super_read_only", "read_only", "innodb_read_only"].into_iter().find(is_on)?;
+    let message = format!(
+        "it takes no writes ({reason} is on): it is a replica, or was the primary once; nothing is granted, whatever this user may \
+         do there"
+    );
     Some(Finding::problem("role", message, "name the primary"))
 }
 
 pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
+    if patient.options.kind == Mode::Advisory {
+        return Vec::new(); // Nothing is written that has to last, or to be logged.
+    }
     let ours = "our sessions set isolation, sql_mode, time-outs and lock waits for themselves; names are bytes, of no collation";
     let mut findings = vec![Finding::fine("sessions", ours)];
     let routes = patient.number("select count(*) from leasehold_routes").await.unwrap_or(0);

@@ -4,7 +4,10 @@ use sqlx::Row;
 
 use super::Patient;
 use crate::finding::Finding;
+use crate::stores::mysql::inventory;
 use crate::stores::mysql::schema::{self, VERSION, Version};
+use crate::stores::sql::inventory::named;
+use crate::stores::sql::{self, KeyScheme};
 
 pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
     let version = match schema::version(&mut patient.db).await {
@@ -13,6 +16,10 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
         Err(_) => return Vec::new(), // What this user may not do is told elsewhere.
     };
     let mut findings = vec![told(&version)];
+    if version.number >= VERSION {
+        findings.extend(flaws(patient, version.number).await);
+    }
+    findings.extend(mode(patient).await);
     let others = "select table_name, engine from information_schema.tables \
                   where table_schema = database() and table_name like 'leasehold\\_%' and engine <> 'InnoDB'";
     for row in patient.ask(others).await.unwrap_or_default() {
@@ -23,6 +30,34 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
     }
     findings.extend(procedures(patient).await);
     findings
+}
+
+/// What is missing, or is another than this build makes.
+async fn flaws(patient: &mut Patient<'_>, version: i64) -> Vec<Finding> {
+    let flaws = inventory::flaws(&mut patient.db).await.unwrap_or_default();
+    let (missing, others): (Vec<_>, Vec<_>) = flaws.into_iter().partition(|flaw| flaw.is_missing);
+    let mut findings = Vec::new();
+    if !missing.is_empty() {
+        let fix = "run `leasehold migrate`, as a user who may make them";
+        findings.push(Finding::problem("tables", format!("missing: {}", named(&missing)), fix));
+    }
+    // A newer version may have changed them.
+    if !others.is_empty() && version == VERSION {
+        let message = format!("not as this Leasehold makes them: {}", named(&others));
+        let fix = "run what `leasehold migrate --print` prints; then grant execute again";
+        findings.push(Finding::problem("tables", message, fix));
+    }
+    findings
+}
+
+/// Which kind of lock the namespace has.
+async fn mode(patient: &mut Patient<'_>) -> Option<Finding> {
+    let options = patient.options;
+    if options.key_scheme != KeyScheme::Leasehold {
+        return None;
+    }
+    let agreed = schema::mode(&mut patient.db, options).await.ok()??;
+    Some(sql::mode_finding(options.kind, &options.namespace, &agreed))
 }
 
 fn told(version: &Version) -> Finding {

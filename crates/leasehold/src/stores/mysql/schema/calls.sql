@@ -55,7 +55,7 @@ begin
 end
 //
 -- 1 released, 0 not this holder's. The verdict as leasehold_v1_judge has it, or null.
-create procedure leasehold_v1_release(
+create procedure leasehold_v3_release(
     the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32), keep_for bigint,
     verdict int, the_tick bigint
 ) sql security invoker
@@ -70,10 +70,10 @@ begin
         select 1 into is_known from leasehold_names where ns = the_ns and name = the_name for update;
         set now_us = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
         call leasehold_v1_judge(the_ns, the_name, the_holder, verdict, the_tick);
-        -- What is remembered for a while is so from its end on.
+        -- What is remembered for a while is so from its end on, if it was begun.
         update leasehold_names set mark_until = now_us + mark_keep,
             forget_at = greatest(forget_at, now_us + keep + 172800000000)
-            where ns = the_ns and name = the_name and mark_keep is not null;
+            where ns = the_ns and name = the_name and mark_keep is not null and verdict <> 3;
     end if;
     if verdict is null then
         set transaction isolation level read committed;

@@ -1,4 +1,4 @@
--- For programs of version 1, in place of theirs, which know no tags.
+-- For programs of version 1, in place of theirs, which know no tags. This one and the next.
 create procedure leasehold_v1_acquire(
     the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32),
     the_label varchar(255) character set utf8mb4, the_ttl bigint, the_permits int, the_tick bigint, is_retry tinyint,
@@ -12,5 +12,14 @@ end
 create procedure leasehold_v1_renew(the_ns varbinary(64), leases longtext character set utf8mb4) sql security invoker
 begin
     call leasehold_v2_renew(the_ns, leases, null);
+end
+//
+-- For programs of versions 1 and 2, where theirs is not there. It would remember a key for longer whose work was not begun.
+create procedure leasehold_v1_release(
+    the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32), keep_for bigint,
+    verdict int, the_tick bigint
+) sql security invoker
+begin
+    call leasehold_v3_release(the_ns, the_name, the_holder, keep_for, verdict, the_tick);
 end
 //

@@ -1,21 +1,23 @@
 //! What an operator should know about the server.
 
 mod clock;
+mod hosts;
 mod replication;
 mod rights;
 mod settings;
 mod shedlock;
 mod tables;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::StreamExt;
+use futures_util::future::join3;
 use tokio_postgres::types::{FromSqlOwned, Type};
 use tokio_postgres::{Client, Row};
 
 use super::ears::Ears;
-use super::fault::Fault;
-use super::link::{Given, Link, Server};
+use super::fault::{self, Fault};
+use super::link::{Given, Link, Server, drain};
 use super::options::Options;
 use crate::error::ErrorKind;
 use crate::finding::Finding;
@@ -30,9 +32,23 @@ struct Patient<'a> {
 }
 
 impl Patient<'_> {
-    /// What a question is answered first; nothing if this role may not ask it.
+    /// What a question is answered; nothing if this role may not ask it. Whatever time-outs it has, which are what is examined:
+    /// they are put aside for a transaction, since what is set for a session stays behind in a pooler's. All of it goes out at
+    /// once.
+    async fn rows(&self, statement: &str, given: &[Given<'_>]) -> Vec<Row> {
+        let begin = "begin; set local statement_timeout = 0; set local lock_timeout = 0";
+        let (_, rows, _) = join3(
+            self.client.batch_execute(begin),
+            self.client.query_typed(statement, given),
+            self.client.batch_execute("rollback"),
+        )
+        .await;
+        rows.unwrap_or_default()
+    }
+
+    /// The first of them.
     async fn ask(&self, statement: &str, given: &[Given<'_>]) -> Option<Row> {
-        self.client.query_typed(statement, given).await.ok()?.into_iter().next()
+        self.rows(statement, given).await.into_iter().next()
     }
 
     /// The same, of one column.
@@ -52,26 +68,38 @@ impl Patient<'_> {
     }
 }
 
-/// What there is to say; `ours` is what uses tables of ours, if any are used. An error only if it can't be asked.
-pub(super) async fn diagnose(server: &Server, ours: Option<(&Ears, &Link)>) -> Result<Vec<Finding>, Fault> {
-    let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
-    tokio::time::timeout(PATIENCE, examine(server, ours)).await.map_err(late)?
+/// Who uses the server.
+pub(super) enum User<'a> {
+    /// Leases in tables of ours.
+    Leases(&'a Ears, &'a Arc<Link>),
+    /// Session locks.
+    Sessions,
+    /// Rows of ShedLock's table.
+    ShedLock,
 }
 
-async fn examine(server: &Server, ours: Option<(&Ears, &Link)>) -> Result<Vec<Finding>, Fault> {
-    let (client, mut unasked) = server.connect("doctor").await?;
-    tokio::spawn(async move { while unasked.next().await.is_some_and(|said| said.is_ok()) {} });
+/// What there is to say; an error only if it can't be asked.
+pub(super) async fn diagnose(server: &Server, user: User<'_>) -> Result<Vec<Finding>, Fault> {
+    let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
+    tokio::time::timeout(PATIENCE, examine(server, user)).await.map_err(late)?
+}
+
+async fn examine(server: &Server, user: User<'_>) -> Result<Vec<Finding>, Fault> {
+    let (client, unasked) = server.connect("doctor").await?;
+    tokio::spawn(drain(unasked));
     let patient = Patient { client, options: &server.options };
     let mut findings = vec![Finding::fine("server", server.options.shown.clone())];
     findings.extend(settings::version(&patient).await);
     findings.extend(settings::way(&patient));
+    findings.extend(hosts::findings(&patient).await);
     if let Some(standby) = replication::is_standby(&patient).await {
         findings.push(standby);
         return Ok(findings);
     }
-    findings.extend(match ours {
-        Some((ears, link)) => of_ours(&patient, ears, link).await,
-        None => shedlock::findings(&patient).await,
+    findings.extend(match user {
+        User::Leases(ears, link) => of_leases(&patient, ears, link).await,
+        User::Sessions => of_ours(&patient).await,
+        User::ShedLock => shedlock::findings(&patient).await,
     });
     findings.extend(settings::findings(&patient).await);
     findings.extend(replication::findings(&patient).await);
@@ -79,30 +107,37 @@ async fn examine(server: &Server, ours: Option<(&Ears, &Link)>) -> Result<Vec<Fi
     Ok(findings)
 }
 
-/// The tables of ours, and who hears of them.
-async fn of_ours(patient: &Patient<'_>, ears: &Ears, link: &Link) -> Vec<Finding> {
+/// The tables of ours, and what this role may do with them.
+async fn of_ours(patient: &Patient<'_>) -> Vec<Finding> {
     let mut findings = rights::findings(patient).await;
     findings.extend(tables::findings(patient).await);
+    findings
+}
+
+/// And who hears of them.
+async fn of_leases(patient: &Patient<'_>, ears: &Ears, link: &Arc<Link>) -> Vec<Finding> {
+    let mut findings = of_ours(patient).await;
     if tables::are_usable(&findings) {
-        ears.open(link).await;
-        findings.push(wake_ups(ears));
+        let tried = ears.open(link).await;
+        findings.push(wake_ups(ears, tried, &patient.options.shown));
     }
     findings
 }
 
-fn wake_ups(ears: &Ears) -> Finding {
+fn wake_ups(ears: &Ears, tried: Result<(), Fault>, shown: &str) -> Finding {
     if !ears.client().is_empty() {
         return Finding::fine("wake-ups", "messages are heard: a release reaches who waits at once");
     }
-    let message = if ears.are_deaf() {
-        "messages are not heard: a pooler stands in between, in transaction mode. Locks work; who waits looks a few times a \
-         second, and releases are not handed over"
-    } else {
-        "there is no connection to listen on: who waits looks by itself"
-    };
+    if let Err(fault) = tried {
+        let why = fault::told(fault, shown);
+        let message =
+            format!("whether messages are heard could not be tried; until then who waits looks by itself ({why})");
+        return Finding::warning("wake-ups", message, "put right what is said above or here, and ask again");
+    }
     Finding::warning(
         "wake-ups",
-        message,
+        "messages are not heard: a pooler stands in between, in transaction mode. Locks work; who waits looks a few times a \
+         second, and releases are not handed over",
         "give Leasehold a way to the server past the pooler, or a pool in session mode",
     )
 }

@@ -2,6 +2,7 @@
 
 use super::Patient;
 use crate::finding::Finding;
+use crate::stores::sql::Mode;
 
 pub(super) async fn is_standby(patient: &Patient<'_>) -> Option<Finding> {
     let is_standby: bool = patient.ask_for("select pg_is_in_recovery()").await?;
@@ -11,11 +12,28 @@ pub(super) async fn is_standby(patient: &Patient<'_>) -> Option<Finding> {
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Option<Finding> {
     let standbys: i64 = patient.ask_for("select count(*) from pg_stat_replication").await?;
+    if patient.options.mode == Mode::Advisory {
+        return Some(of_sessions(standbys));
+    }
     let row = patient
         .ask("select current_setting('synchronous_standby_names'), current_setting('synchronous_commit')", &[])
         .await?;
     let (names, commit): (String, String) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
     Some(failover(standbys, !names.is_empty() && !["off", "local"].contains(&&*commit)))
+}
+
+/// Locks of sessions are in no log.
+fn of_sessions(standbys: i64) -> Finding {
+    if standbys == 0 {
+        return Finding::fine("failover", "no standby follows that this role can see");
+    }
+    let message = format!(
+        "{standbys} follow, and know none of these locks: once one is promoted it grants them anew, while holders go on whose \
+         sessions the old primary has not ended"
+    );
+    let fix =
+        "stop the old primary before another is promoted, or use the lease table (leave out mode=advisory) and fences";
+    Finding::warning("failover", message, fix)
 }
 
 fn failover(standbys: i64, waits: bool) -> Finding {

@@ -2,25 +2,34 @@
 
 use tokio_postgres::types::Type;
 
+use super::super::schema::VERSION;
 use super::Patient;
 use crate::finding::Finding;
+use crate::stores::sql::{KeyScheme, Mode};
 
 /// What the arbiter of a fallback needs beside that.
 const ARBITERS: (&str, &str) = ("routes", "select,insert,update");
 
-/// The tables, and what each right on them is for.
-const NEEDED: [(&str, &str, &str); 5] = [
+/// What session locks take their tokens from.
+const TOKENS: (&str, &str) = ("tokens", "select,usage,update");
+
+/// The tables of leases, and what each right on them is for.
+const OF_LEASES: [(&str, &str, &str); 3] = [
     ("locks", "select,insert,update,delete", "nothing can be granted"),
     ("waiters", "select,insert,update,delete", "nobody can wait in line"),
     ("ticks", "select,insert,update,delete", "ticks and keys can't be claimed"),
+];
+
+/// The tables that are for all.
+const OF_ALL: [(&str, &str, &str); 2] = [
     ("modes", "select,insert,update", "nothing works: which kind of lock the namespace has can't be agreed on"),
     ("schema", "select", "nothing works: the tables' version can't be read"),
 ];
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let schema = &patient.options.schema;
-    let usage = "select has_schema_privilege(to_regnamespace($1), $2) where to_regnamespace($1) is not null";
     let may = |right: &'static str| async move {
+        let usage = "select has_schema_privilege(to_regnamespace($1), $2) where to_regnamespace($1) is not null";
         let row = patient.ask(usage, &[(schema, Type::TEXT), (&right, Type::TEXT)]).await;
         row.and_then(|row| row.try_get::<_, bool>(0).ok())
     };
@@ -35,20 +44,48 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         };
     }
     let mut findings = Vec::new();
-    for (table, rights, cost) in NEEDED {
+    let is_of_leases = patient.options.mode == Mode::Lease;
+    let of_leases = OF_LEASES.iter().filter(|_| is_of_leases);
+    let has_modes = patient.options.key_scheme == KeyScheme::Leasehold;
+    for (table, rights, cost) in of_leases.chain(OF_ALL.iter().filter(|(table, ..)| has_modes || *table != "modes")) {
         let missing = missing(patient, &patient.table(table), rights).await;
-        if !missing.is_empty() {
-            let name = patient.table(table);
-            let missing = missing.join(", ");
-            let message = format!("this role has no right to {missing} on {name}: {cost}");
-            findings.push(Finding::problem("rights", message, format!("grant {missing} on {name} to this role")));
-        }
+        findings.extend(lacking(&missing, &patient.table(table), cost));
     }
+    if !is_of_leases {
+        let (sequence, rights) = TOKENS;
+        let may = "select has_sequence_privilege($1, $2)";
+        let missing = refused(patient, may, &patient.table(sequence), rights).await;
+        findings.extend(lacking(&missing, &format!("sequence {}", patient.table(sequence)), "nothing can be granted"));
+    }
+    findings.extend(cannot_execute(patient).await);
     if findings.is_empty() {
         findings.push(Finding::fine("rights", "all that locks need"));
     }
-    findings.extend(for_an_arbiter(patient).await);
+    if is_of_leases {
+        findings.extend(for_an_arbiter(patient).await);
+    }
     findings
+}
+
+fn lacking(missing: &[&str], what: &str, cost: &str) -> Option<Finding> {
+    if missing.is_empty() {
+        return None;
+    }
+    let missing = missing.join(", ");
+    let message = format!("this role has no right to {missing} on {what}: {cost}");
+    Some(Finding::problem("rights", message, format!("grant {missing} on {what} to this role")))
+}
+
+/// Everybody may execute what is made, unless that was taken away.
+async fn cannot_execute(patient: &Patient<'_>) -> Option<Finding> {
+    let ours = format!("leasehold\\_v{VERSION}\\_%");
+    let denied = "select string_agg(proname, ', ' order by proname) from pg_proc \
+                  where pronamespace = to_regnamespace($1) and proname like $2 and not has_function_privilege(oid, 'execute')";
+    let row = patient.ask(denied, &[(&patient.options.schema, Type::TEXT), (&ours, Type::TEXT)]).await?;
+    let denied: String = row.try_get::<_, Option<String>>(0).ok()??;
+    let schema = &patient.options.schema;
+    let message = format!("this role may not execute {denied}: what needs them fails");
+    Some(Finding::problem("rights", message, format!("grant execute on all routines in schema {schema} to this role")))
 }
 
 /// Most never need it. Tables of an older version have none of it.
@@ -68,14 +105,19 @@ async fn for_an_arbiter(patient: &Patient<'_>) -> Option<Finding> {
 }
 
 pub(super) async fn missing<'a>(patient: &Patient<'_>, table: &String, rights: &'a str) -> Vec<&'a str> {
-    let mut missing = Vec::new();
+    refused(patient, "select has_table_privilege($1, $2)", table, rights).await
+}
+
+/// Which of the rights it has not, asked in this way.
+async fn refused<'a>(patient: &Patient<'_>, may: &str, what: &String, rights: &'a str) -> Vec<&'a str> {
+    let mut refused = Vec::new();
     for right in rights.split(',') {
-        let row = patient.ask("select has_table_privilege($1, $2)", &[(table, Type::TEXT), (&right, Type::TEXT)]).await;
+        let row = patient.ask(may, &[(what, Type::TEXT), (&right, Type::TEXT)]).await;
         if row.and_then(|row| row.try_get(0).ok()) == Some(false) {
-            missing.push(right);
+            refused.push(right);
         }
     }
-    missing
+    refused
 }
 
 fn cannot_create(schema: &str) -> Finding {

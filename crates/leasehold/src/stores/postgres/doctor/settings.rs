@@ -2,12 +2,16 @@
 
 use super::Patient;
 use crate::finding::Finding;
+use crate::stores::sql::Mode;
 
 /// The release that all is tried with.
 const TRIED: i32 = 150_000;
 
 /// Shorter time-outs could end an operation on a busy server.
 const SHORT_MS: i64 = 5000;
+
+/// Shorter ones end it on any server, now and then.
+const TOO_SHORT_MS: i64 = 100;
 
 pub(super) async fn version(patient: &Patient<'_>) -> Option<Finding> {
     let number: i32 = patient.ask_for("select current_setting('server_version_num')::integer").await?;
@@ -36,10 +40,15 @@ pub(super) fn way(patient: &Patient<'_>) -> Option<Finding> {
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let timeouts = "select name, setting::bigint from pg_settings where setting::bigint > 0 and name in \
+    let is_of_leases = patient.options.mode == Mode::Lease;
+    // What a new session has: here it is put aside for each question.
+    let timeouts = "select name, reset_val::bigint from pg_settings where reset_val::bigint > 0 and name in \
                     ('statement_timeout', 'idle_session_timeout', 'transaction_timeout')";
-    for row in patient.client.query_typed(timeouts, &[]).await.unwrap_or_default() {
-        if let (Ok(name), Ok(ms)) = (row.try_get::<_, String>(0), row.try_get::<_, i64>(1)) {
+    for row in patient.rows(timeouts, &[]).await {
+        if let (Ok(name), Ok(ms)) = (row.try_get::<_, String>(0), row.try_get::<_, i64>(1))
+            && (is_of_leases || name != "idle_session_timeout")
+        // Sessions that have locks set it for themselves.
+        {
             findings.push(timeout(&name, ms));
         }
     }
@@ -52,7 +61,9 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         let message = "transactions of this role or database are read-only by default: nothing can be granted";
         findings.push(Finding::problem("read-only", message, "set default_transaction_read_only = off for this role"));
     }
-    findings.extend(durability(patient).await);
+    if is_of_leases {
+        findings.extend(durability(patient).await);
+    }
     findings
 }
 
@@ -63,14 +74,13 @@ fn timeout(name: &str, ms: i64) -> Finding {
         }
         _ => format!("{name} is {ms} ms; an operation takes few, and is undone if it takes longer"),
     };
-    if ms >= SHORT_MS {
-        return Finding::fine("time-outs", message);
+    let fix = format!("set {name} to 5 s or more for this role: alter role … set {name} = '5s'");
+    match ms {
+        SHORT_MS.. => Finding::fine("time-outs", message),
+        // Nothing would come to its end.
+        ..TOO_SHORT_MS if name != "idle_session_timeout" => Finding::problem("time-outs", message, fix),
+        _ => Finding::warning("time-outs", message, fix),
     }
-    Finding::warning(
-        "time-outs",
-        message,
-        format!("set {name} to 5 s or more for this role: alter role … set {name} = '5s'"),
-    )
 }
 
 async fn durability(patient: &Patient<'_>) -> Option<Finding> {
@@ -101,5 +111,7 @@ mod tests {
     fn short_timeouts_are_told() {
         assert_eq!(timeout("statement_timeout", 1000).severity, Severity::Warning);
         assert_eq!(timeout("statement_timeout", 30_000).severity, Severity::Fine);
+        assert_eq!(timeout("statement_timeout", 1).severity, Severity::Problem);
+        assert_eq!(timeout("idle_session_timeout", 1).severity, Severity::Warning);
     }
 }

@@ -1,8 +1,13 @@
 //! The tables: their version, and whether they are kept clean.
 
-use super::super::schema::VERSION;
+use tokio_postgres::types::Type;
+
+use super::super::inventory;
+use super::super::schema::{VERSION, script};
 use super::Patient;
 use crate::finding::{Finding, Severity};
+use crate::stores::sql::inventory::named;
+use crate::stores::sql::{self, KeyScheme, Mode};
 
 /// So many dead rows for each that lives slow renewals down.
 const BLOATED: i64 = 20;
@@ -19,6 +24,12 @@ pub(super) fn are_usable(findings: &[Finding]) -> bool {
 }
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
+    let schema = &patient.options.schema;
+    let there = patient.ask("select to_regnamespace($1) is not null", &[(schema, Type::TEXT)]).await;
+    if there.and_then(|row| row.try_get(0).ok()) == Some(false) {
+        let message = format!("there is no schema {schema}: nothing works");
+        return vec![Finding::problem("tables", message, "correct schema= in the URL, or run `leasehold migrate`")];
+    }
     if !patient.has("schema").await {
         return vec![Finding::fine("tables", "not there yet; they are made at the first use")];
     }
@@ -26,9 +37,46 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let Some(row) = patient.ask(&statement, &[]).await else { return Vec::new() };
     let (version, oldest): (i32, i32) = (row.try_get(0).unwrap_or(0), row.try_get(1).unwrap_or(0));
     let mut findings = vec![self::version(version, oldest)];
-    findings.extend(bloat(patient).await);
-    findings.extend(old_transaction(patient).await);
+    if version >= VERSION {
+        findings.extend(flaws(patient, version).await);
+    }
+    findings.extend(mode(patient).await);
+    if patient.options.mode == Mode::Lease {
+        findings.extend(bloat(patient).await);
+        findings.extend(old_transaction(patient).await);
+    }
     findings
+}
+
+/// What is missing, or is another than this build makes.
+async fn flaws(patient: &Patient<'_>, version: i32) -> Vec<Finding> {
+    let schema = &patient.options.schema;
+    let found = patient.rows(inventory::FOUND, &[(schema, Type::TEXT)]).await;
+    let flaws = inventory::flaws(&found, schema, &script(schema, false)).unwrap_or_default();
+    let (missing, others): (Vec<_>, Vec<_>) = flaws.into_iter().partition(|flaw| flaw.is_missing);
+    let fix = "run `leasehold migrate`, as a role that may make them";
+    let mut findings = Vec::new();
+    if !missing.is_empty() {
+        findings.push(Finding::problem("tables", format!("missing: {}", named(&missing)), fix));
+    }
+    // A newer version may have changed them.
+    if !others.is_empty() && version == VERSION {
+        let message = format!("not as this Leasehold makes them: {}", named(&others));
+        findings.push(Finding::problem("tables", message, fix));
+    }
+    findings
+}
+
+/// Which kind of lock the namespace has.
+async fn mode(patient: &Patient<'_>) -> Option<Finding> {
+    let options = patient.options;
+    if options.key_scheme != KeyScheme::Leasehold {
+        return None;
+    }
+    let statement = format!("select mode from {} where ns = $1", patient.table("modes"));
+    let row = patient.ask(&statement, &[(&options.namespace.as_str(), Type::TEXT)]).await?;
+    let agreed: String = row.try_get(0).ok()?;
+    Some(sql::mode_finding(options.mode, &options.namespace, &agreed))
 }
 
 fn version(version: i32, oldest: i32) -> Finding {
@@ -44,7 +92,7 @@ fn version(version: i32, oldest: i32) -> Finding {
 
 async fn bloat(patient: &Patient<'_>) -> Option<Finding> {
     let statement = "select n_dead_tup, n_live_tup from pg_stat_all_tables where relid = to_regclass($1)";
-    let row = patient.ask(statement, &[(&patient.table("locks"), tokio_postgres::types::Type::TEXT)]).await?;
+    let row = patient.ask(statement, &[(&patient.table("locks"), Type::TEXT)]).await?;
     let (dead, live): (i64, i64) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
     if dead < FEW || dead < live.saturating_mul(BLOATED) {
         return None;

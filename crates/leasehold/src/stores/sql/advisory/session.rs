@@ -28,6 +28,12 @@ pub(crate) trait Server: Send + Sync + 'static {
     /// A session of its own, checked to be fit for locks. Its end snaps the tether.
     fn connect(&self, tether: Arc<Tether>) -> impl Future<Output = Result<Self::Session>> + Send;
 
+    /// Whether something of ours has turned out to be missing, which the next session makes.
+    fn lacks_tables(&self) -> bool;
+
+    /// What an operator should know of the server, over a connection of its own: also where no session can be had.
+    fn examine(&self) -> impl Future<Output = Result<Vec<Finding>>> + Send;
+
     /// What to tell an operator to run who has to end a session.
     fn how_to_end(&self, number: i64) -> String;
 }
@@ -77,7 +83,7 @@ pub(crate) trait Session: Send + 'static {
     /// What the server's clock shows, since 1970.
     fn time(&mut self) -> impl Future<Output = Result<Duration>> + Send;
 
-    /// What an operator should know of the server.
+    /// What an operator should know of the sessions.
     fn findings(&mut self) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 

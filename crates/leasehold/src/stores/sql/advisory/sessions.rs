@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::time::timeout;
 
 use super::errand::Caller;
@@ -15,13 +15,17 @@ use super::session::{Seen, Server, Session};
 use super::tether::Tether;
 use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::lease::{Attempt, Claim, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal};
 use crate::name::LockName;
+use crate::store::USUAL_TTL;
 use crate::validity::{BootClock, Clock, Moment};
 
 /// How many sessions are kept for the next locks.
 const READY: usize = 8;
+
+/// How many sessions are made at a time.
+const LOGINS: usize = 8;
 
 /// How long an answer may take; then its session is given up, and ended from another.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -46,6 +50,8 @@ pub(super) struct Sessions<S: Server> {
     /// What is held, by the number of its session.
     known: Mutex<HashMap<i64, Arc<About>>>,
     ready: Mutex<Vec<Ready<S::Session>>>,
+    /// So many may be made at a time.
+    logins: Semaphore,
     /// That nobody between us and the server gives one session to several.
     is_proven: OnceCell<()>,
     /// Somebody minds what is held.
@@ -76,6 +82,7 @@ impl<S: Server> Sessions<S> {
             places: Mutex::default(),
             known: Mutex::default(),
             ready: Mutex::default(),
+            logins: Semaphore::new(LOGINS),
             is_proven: OnceCell::new(),
             is_minded: OnceCell::new(),
             has_held: Arc::default(),
@@ -101,8 +108,8 @@ impl<S: Server> Sessions<S> {
         let mut held = place.lock().await;
         // Who has gone by now has sent nothing.
         let attempt = match caller.has_gone() {
-            true => Err(Error::new(ErrorKind::Closed, "nobody waits for the answer")),
-            false => self.attempt(&claim, &mut held).await,
+            true => Err(has_gone()),
+            false => self.attempt(&claim, &mut held, &caller).await,
         };
         if caller.has_gone()
             && let Some(mut held) = held.take()
@@ -118,16 +125,26 @@ impl<S: Server> Sessions<S> {
         attempt
     }
 
-    async fn attempt(self: &Arc<Self>, claim: &Claim, held: &mut Option<Held<S::Session>>) -> Result<Attempt> {
+    async fn attempt(
+        self: &Arc<Self>,
+        claim: &Claim,
+        held: &mut Option<Held<S::Session>>,
+        caller: &Caller,
+    ) -> Result<Attempt> {
         if held.is_some()
             && self.heartbeat(held, claim.ttl).await? == Renewal::Renewed
             && let Some(held) = held
         {
             return Ok(Attempt::Granted(held.about.grant(&held.bound)));
         }
+        let mut was_made = false;
         loop {
             let began = BootClock.now();
             let Ready { mut session, tether, since } = self.session().await?;
+            if caller.has_gone() {
+                self.keep(session, tether); // A slow login is not begun anew by each short call.
+                return Err(has_gone());
+            }
             let sent = BootClock.now();
             match timeout(SILENCE, take(&mut session, claim)).await {
                 Ok(Ok(Some(token))) => {
@@ -137,6 +154,8 @@ impl<S: Server> Sessions<S> {
                 Ok(Ok(None)) => return self.contended(session, tether, claim).await.map(Attempt::Held),
                 // It had ended while nobody used it. With it any lock is gone.
                 Ok(Err(_)) if session.is_over() && since < began => {}
+                // The next session makes what is missing.
+                Ok(Err(_)) if self.server.lacks_tables() && !was_made => was_made = true,
                 Ok(Err(error)) => return Err(error),
                 Err(_) => return Err(self.give_up(session).await),
             }
@@ -277,12 +296,31 @@ impl<S: Server> Sessions<S> {
     }
 
     pub async fn diagnose(self: &Arc<Self>) -> Result<Vec<Finding>> {
-        let mut findings = vec![Finding::fine("server", self.shown())];
-        findings.extend(self.with_session(async |session| session.findings().await).await?);
-        findings.push(Finding::fine(
-            "sessions",
-            "what stands between us and the server gives each client a session of its own",
-        ));
+        let mut findings = self.server.examine().await?;
+        if findings.iter().any(|finding| finding.severity == Severity::Problem) {
+            return Ok(findings); // Nothing is made of what is found missing.
+        }
+        let lasts = outlasting(USUAL_TTL);
+        let tried = self
+            .with_session(async |session| {
+                session.outlast(lasts).await?;
+                session.findings().await
+            })
+            .await;
+        match tried {
+            Ok(of_sessions) => {
+                findings.extend(of_sessions);
+                let kept =
+                    format!("read back: for a TTL of {USUAL_TTL:?} a session that is silent is kept for {lasts:?}");
+                findings.push(Finding::fine("silence", kept));
+                let own = "what stands between us and the server gives each client a session of its own";
+                findings.push(Finding::fine("sessions", own));
+            }
+            Err(error) => {
+                let fix = "put that right, or use the lease table: leave out mode=advisory";
+                findings.push(Finding::problem("sessions", error.to_string(), fix));
+            }
+        }
         Ok(findings)
     }
 
@@ -308,20 +346,35 @@ impl<S: Server> Sessions<S> {
 
     /// One that is ready, or a new one.
     async fn session(self: &Arc<Self>) -> Result<Ready<S::Session>> {
+        if let Some(ready) = self.next_ready().await {
+            return Ok(ready);
+        }
+        // On a task of its own: others wait for the proof, and not for a caller who stands still.
+        let sessions = Arc::clone(self);
+        tokio::spawn(async move { sessions.new_or_ready().await }).await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::Internal, format!("a session of {} was not made: {error}", self.shown())))
+        })
+    }
+
+    /// Few at a time: where logins take longer than calls, what earlier callers have left behind is what the next ones get.
+    async fn new_or_ready(&self) -> Result<Ready<S::Session>> {
+        let _one_of_few = self.logins.acquire().await;
+        match self.next_ready().await {
+            Some(ready) => Ok(ready),
+            None => self.proven().await,
+        }
+    }
+
+    async fn next_ready(&self) -> Option<Ready<S::Session>> {
         loop {
-            let Some(mut ready) = lock(&self.ready).pop() else { break };
+            let mut ready = lock(&self.ready).pop()?;
             let is_stale = S::LOOKS.is_some() && BootClock.now().since(ready.since) >= FRESH;
             if !ready.session.is_over()
                 && (!is_stale || matches!(timeout(SILENCE, ready.session.is_there()).await, Ok(true)))
             {
-                return Ok(ready);
+                return Some(ready);
             }
         }
-        // On a task of its own: others wait for the proof, and not for a caller who stands still.
-        let sessions = Arc::clone(self);
-        tokio::spawn(async move { sessions.proven().await }).await.unwrap_or_else(|error| {
-            Err(Error::new(ErrorKind::Internal, format!("a session of {} was not made: {error}", self.shown())))
-        })
     }
 
     /// A new one, which is known to be our own.
@@ -424,6 +477,10 @@ impl<S: Server> Sessions<S> {
         self.lose(&mut held);
         self.sweep(&key, &place, &held);
     }
+}
+
+fn has_gone() -> Error {
+    Error::new(ErrorKind::Closed, "nobody waits for the answer")
 }
 
 async fn take<T: Session>(session: &mut T, claim: &Claim) -> Result<Option<FencingToken>> {

@@ -1,0 +1,88 @@
+//! What there has to be in a schema, as the script makes it: each table with its columns, index, sequence and procedure.
+
+use tokio_postgres::{Error, Row};
+
+use crate::stores::sql::inventory::{Flaw, Wanted, compared};
+
+/// What there is of that kind in a schema, named as [`Wanted`] is.
+pub(super) const FOUND: &str = "
+    select case relkind when 'i' then 'index ' when 'S' then 'sequence ' else 'table ' end || relname, ''
+        from pg_class where relnamespace = to_regnamespace($1) and relname like 'leasehold%'
+    union all
+    select 'column ' || a.attname || ' of ' || c.relname, format_type(a.atttypid, a.atttypmod)
+        from pg_class c join pg_attribute a on a.attrelid = c.oid
+        where c.relnamespace = to_regnamespace($1) and c.relname like 'leasehold%' and c.relkind in ('r', 'p')
+            and a.attnum > 0 and not a.attisdropped
+    union all
+    select case prokind when 'p' then 'procedure ' else 'function ' end || proname, prosrc
+        from pg_proc where pronamespace = to_regnamespace($1) and proname like 'leasehold%'";
+
+/// All that is not as the script would make it, among what was found.
+pub(super) fn flaws(found: &[Row], schema: &str, script: &str) -> Result<Vec<Flaw>, Error> {
+    let found = found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    Ok(compared(wanted(script, schema), &found.collect::<Result<_, Error>>()?))
+}
+
+/// What a script makes in a schema, in its order.
+fn wanted(script: &str, schema: &str) -> Vec<Wanted> {
+    let (mut wanted, mut table, mut rest) = (Vec::new(), None, script);
+    while let Some((line, behind)) = rest.split_once('\n') {
+        let from_here = std::mem::replace(&mut rest, behind);
+        match (table, column(line), made(line, schema)) {
+            (Some(_), ..) if line.starts_with(')') => table = None,
+            (Some(table), Some((name, kind)), _) => {
+                wanted.push(Wanted { what: format!("column {name} of {table}"), text: kind.to_owned() });
+            }
+            (None, _, Some((kind, name))) => {
+                table = (kind == "table").then_some(name);
+                let is_run = ["procedure", "function"].contains(&kind);
+                let text = from_here.split("$$").nth(1).filter(|_| is_run).unwrap_or_default();
+                wanted.push(Wanted { what: format!("{kind} {name}"), text: text.to_owned() });
+            }
+            _ => {}
+        }
+    }
+    wanted
+}
+
+/// What a line begins to make: its kind and name.
+fn made<'a>(line: &'a str, schema: &str) -> Option<(&'a str, &'a str)> {
+    let made = line.strip_prefix("create ")?;
+    let made = made.strip_prefix("or replace ").unwrap_or(made);
+    let (kind, name) = made.split_once(' ')?;
+    let name = name.strip_prefix("if not exists ").unwrap_or(name);
+    let name = name.strip_prefix(schema).and_then(|name| name.strip_prefix('.')).unwrap_or(name);
+    name.starts_with("leasehold_").then(|| (kind, name.split([' ', '(', ';']).next().unwrap_or_default()))
+}
+
+/// The name and type of the column in a line of a table.
+fn column(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.strip_prefix("    ")?.split([' ', ',']);
+    let (name, kind) = (words.next()?, words.next()?);
+    (!name.starts_with("--") && name != "primary").then_some((name, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::script;
+    use super::*;
+
+    #[test]
+    fn all_that_is_made_is_wanted() {
+        let script = script("\"a b\"", true);
+        let wanted = wanted(&script, "\"a b\"");
+        let of = |kind: &str| wanted.iter().filter(|one| one.what.starts_with(kind)).count();
+        assert_eq!(of("table "), script.matches("\ncreate table").count());
+        assert_eq!(of("index "), script.matches("\ncreate index").count());
+        assert_eq!(of("sequence "), 1);
+        let procedures = of("procedure ") + of("function ");
+        assert_eq!(procedures, script.matches("\ncreate or replace").count());
+        assert_eq!(procedures, wanted.iter().filter(|one| one.text.len() > 20).count());
+        for (what, text) in [("column tag of leasehold_locks", "bigint"), ("column once of leasehold_ticks", "boolean")]
+        {
+            assert!(wanted.contains(&Wanted { what: what.into(), text: text.into() }), "{wanted:#?}");
+        }
+        let kinds = ["bigint", "text", "integer", "boolean"];
+        assert!(wanted.iter().all(|one| !one.what.starts_with("column") || kinds.contains(&&*one.text)), "{wanted:#?}");
+    }
+}

@@ -1,0 +1,66 @@
+//! What a database has to have, beside what it has.
+
+use std::collections::HashMap;
+
+/// Something that has to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// What it is, and its name; of a column `column NAME of TABLE`.
+    pub what: String,
+    /// A column's type, the text of a procedure; empty where the name is all.
+    pub text: String,
+}
+
+/// Something that is not as it has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    /// What it is, and its name.
+    pub what: String,
+    /// Or else it is another one.
+    pub is_missing: bool,
+}
+
+/// All that is not as it is wanted, in that order; of a table that is not there nothing else.
+pub(crate) fn compared(wanted: Vec<Wanted>, found: &HashMap<String, String>) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = Vec::new();
+    for Wanted { what, text } in wanted {
+        let is_missing = match found.get(&what) {
+            Some(found) if *found == text => continue,
+            found => found.is_none(),
+        };
+        let has_no_table = what.split_once(" of ").is_some_and(|(_, table)| {
+            flaws.iter().any(|flaw| flaw.is_missing && flaw.what.strip_prefix("table ") == Some(table))
+        });
+        if !has_no_table {
+            flaws.push(Flaw { what, is_missing });
+        }
+    }
+    flaws
+}
+
+/// One after the other, for people.
+pub(crate) fn named<'a>(flaws: impl IntoIterator<Item = &'a Flaw>) -> String {
+    flaws.into_iter().map(|flaw| flaw.what.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_and_what_is_another_are_told_apart() {
+        let one = |what: &str, text: &str| Wanted { what: what.into(), text: text.into() };
+        let wanted = vec![
+            one("table a", ""),
+            one("column x of a", "text"),
+            one("table b", ""),
+            one("column x of b", "text"),
+            one("function c", "1"),
+        ];
+        let found = [("table a", ""), ("function c", "2")].map(|(what, text)| (what.to_owned(), text.to_owned()));
+        let flaw = |what: &str, is_missing| Flaw { what: what.into(), is_missing };
+        let flaws = compared(wanted, &HashMap::from(found));
+        assert_eq!(flaws, [flaw("column x of a", true), flaw("table b", true), flaw("function c", false)]);
+        assert_eq!(named(&flaws), "column x of a, table b, function c");
+    }
+}
