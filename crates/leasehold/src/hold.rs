@@ -45,12 +45,17 @@ impl fmt::Display for LossReason {
     }
 }
 
+/// How many holds there have been.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
 /// A guard once dead is dead for good: no late answer may revive it.
 const DEAD: u64 = 0;
 
 /// The state of one held lease. Small: ten thousand of these are nothing.
 pub(crate) struct Hold {
     pub key: LeaseKey,
+    /// Another one for each hold of this process, in order.
+    pub number: u64,
     pub token: FencingToken,
     pub tick: Option<Tick>,
     pub attempt: u32,
@@ -75,6 +80,7 @@ impl Hold {
     pub fn new(key: LeaseKey, grant: Grant, terms: &Terms, acquired: Moment, valid_until: Moment) -> Self {
         Self {
             key,
+            number: HOLDS.fetch_add(1, Ordering::Relaxed),
             token: grant.token,
             tick: terms.due.map(|due| due.tick),
             attempt: grant.attempt,

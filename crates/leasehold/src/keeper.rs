@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::chance;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::event::{Event, Observer};
 use crate::hold::{Hold, LossReason};
-use crate::lease::{Ended, HolderId, LeaseKey, Release, Renewal};
+use crate::lease::{Ended, LeaseKey, Release, Renewal};
 use crate::presence::{Presence, STUCK};
 use crate::store::Store;
 use crate::tick::Verdict;
@@ -44,8 +44,9 @@ const OVERDUE: Duration = Duration::from_secs(5);
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
     place: Place,
-    /// In which process it was started: a fork has no copy of its thread.
-    started_in: Mutex<Option<u32>>,
+    /// In which process it was started; 0: in none. A fork has no copy of its thread.
+    started_in: AtomicU32,
+    starting: Mutex<()>,
 }
 
 /// Where the keeper runs.
@@ -68,7 +69,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Schedule {
-    kept: BTreeMap<(Moment, HolderId), Kept>,
+    /// By when they are due and their number. Small, both: with many leases what costs is memory that is gone through.
+    kept: BTreeMap<(Moment, u64), Kept>,
     /// Until when the keeper sleeps.
     asleep_until: Option<Moment>,
     cleanups: Vec<Cleanup>,
@@ -89,7 +91,7 @@ struct Kept {
     hold: Arc<Hold>,
     renew_at: Moment,
     in_flight: bool,
-    failing: Option<String>,
+    failing: Option<Box<str>>,
 }
 
 /// Something to take back from the store for a caller that is gone.
@@ -156,28 +158,38 @@ impl Keeper {
             wake: Notify::new(),
             closing: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared), place, started_in: Mutex::default() }
+        Self { shared: Arc::new(shared), place, started_in: AtomicU32::new(0), starting: Mutex::default() }
     }
 
     /// Makes sure that it runs: before the first claim is sent, so that no grant is ever without a keeper.
     pub fn start(&self) -> Result<()> {
-        let mut started_in = lock(&self.started_in);
-        match *started_in {
-            Some(process) if process == std::process::id() => return Ok(()),
-            Some(_) => {
-                let forked =
-                    "this process is a fork of the one that connected, and has no keeper; connect after the fork";
-                return Err(Error::new(ErrorKind::Closed, forked));
-            }
-            None => {}
+        if self.runs()? {
+            return Ok(());
+        }
+        let _starting = lock(&self.starting);
+        if self.runs()? {
+            return Ok(());
         }
         let shared = Arc::clone(&self.shared);
         match self.place {
             Place::OwnThread => start_thread(shared)?,
             Place::CallersRuntime => drop(tokio::spawn(shared.keep(self.place))),
         }
-        *started_in = Some(std::process::id());
+        self.started_in.store(std::process::id(), Ordering::Release);
         Ok(())
+    }
+
+    /// Asked for each claim, so without a lock.
+    fn runs(&self) -> Result<bool> {
+        match self.started_in.load(Ordering::Acquire) {
+            0 => Ok(false),
+            process if process == std::process::id() => Ok(true),
+            _ => {
+                let forked =
+                    "this process is a fork of the one that connected, and has no keeper; connect after the fork";
+                Err(Error::new(ErrorKind::Closed, forked))
+            }
+        }
     }
 
     /// Takes a fresh hold into its care.
@@ -238,7 +250,7 @@ impl Keeper {
 
     /// Resolves once all clean-ups that were asked for have ended.
     pub async fn drain(&self) {
-        if *lock(&self.started_in) != Some(std::process::id()) {
+        if !self.runs().unwrap_or(false) {
             return;
         }
         let (drained, done) = oneshot::channel();
@@ -274,13 +286,13 @@ impl Schedule {
     fn insert(&mut self, kept: Kept) -> Moment {
         let due = kept.due();
         kept.hold.due.store(due.as_nanos(), Ordering::Relaxed);
-        self.kept.insert((due, kept.hold.key.holder), kept);
+        self.kept.insert((due, kept.hold.number), kept);
         due
     }
 
     fn remove(&mut self, hold: &Hold) -> Option<Kept> {
         let due = Moment::from_nanos(hold.due.load(Ordering::Relaxed));
-        self.kept.remove(&(due, hold.key.holder))
+        self.kept.remove(&(due, hold.number))
     }
 
     /// Tells who waits for the clean-ups, if none is left. (Dropping a sender tells its receiver.)
@@ -369,7 +381,7 @@ impl Kept {
         }
         if now >= self.hold.tell_at() {
             return Some(match &self.failing {
-                Some(error) => LossReason::Unreachable(error.clone()),
+                Some(error) => LossReason::Unreachable(error.to_string()),
                 None if !self.hold.progresses(now) => LossReason::NoProgress,
                 None => LossReason::Expired,
             });
@@ -416,13 +428,17 @@ impl Shared {
         let mut cleaning = 0;
         // Nobody waits for these: they go on for as long as there is a client.
         let mut overdue: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+        // Kept while it is for the same moment: each is a timer of the system's.
+        let mut alarm: Option<(Moment, BoxFuture<'static, ()>)> = None;
         loop {
             let tick = self.schedule().tick(self.clock.now());
             for (hold, reason) in tick.losses {
                 self.tell(&hold, reason);
             }
-            for holds in tick.renew.chunks(BATCH) {
-                calls.push(Self::renew(Arc::clone(&store), Arc::clone(&self.clock), holds.to_vec()).boxed());
+            let mut renew = tick.renew.into_iter();
+            while !renew.as_slice().is_empty() {
+                let holds = renew.by_ref().take(BATCH).collect();
+                calls.push(Self::renew(Arc::clone(&store), Arc::clone(&self.clock), holds).boxed());
             }
             cleaning += tick.cleanups.len();
             for cleanup in tick.cleanups {
@@ -434,6 +450,11 @@ impl Shared {
             if tick.idle && calls.is_empty() && self.closing.load(Ordering::Acquire) {
                 return;
             }
+            let next = tick.next.unwrap_or(Moment::NEVER);
+            let (_, rings) = match &mut alarm {
+                Some(set) if set.0 == next => set,
+                other => other.insert((next, self.clock.sleep_until(next))),
+            };
             tokio::select! {
                 biased;
                 () = self.wake.notified() => {}
@@ -446,7 +467,7 @@ impl Shared {
                     }
                 },
                 Some(()) = overdue.next(), if !overdue.is_empty() => {}
-                () = self.clock.sleep_until(tick.next.unwrap_or(Moment::NEVER)) => {}
+                () = rings => alarm = None,
             }
         }
     }
@@ -469,22 +490,40 @@ impl Shared {
         Called::Renewed { sent, holds, answers }
     }
 
+    /// What the answers to one batch come to. The schedule is locked twice for all, and never while somebody is told.
     fn answered(&self, sent: Moment, holds: &[Arc<Hold>], answers: Vec<Result<Renewal>>) {
-        for (hold, answer) in holds.iter().zip(answers) {
-            self.renewal_answered(hold, sent, answer);
+        let now = self.clock.now();
+        let mut schedule = self.schedule();
+        let kept: Vec<_> = holds.iter().map(|hold| schedule.remove(hold)).collect();
+        drop(schedule);
+        let answers = holds.iter().zip(kept).zip(answers);
+        let keep: Vec<_> = answers
+            .filter_map(|((hold, kept), answer)| self.renewal_answered(hold, kept, (sent, now), answer))
+            .collect();
+        let mut schedule = self.schedule();
+        for kept in keep {
+            // A guard that was released while the answer came has been forgotten already: don't bring it back.
+            if !kept.hold.has_ended() {
+                schedule.insert(kept);
+            }
         }
     }
 
-    fn renewal_answered(&self, hold: &Arc<Hold>, sent: Moment, answer: Result<Renewal>) {
-        let now = self.clock.now();
+    /// What the answer comes to that was asked for and came at these moments. The lease as it is to be kept on, if it is.
+    fn renewal_answered(
+        &self,
+        hold: &Arc<Hold>,
+        kept: Option<Kept>,
+        (sent, now): (Moment, Moment),
+        answer: Result<Renewal>,
+    ) -> Option<Kept> {
         let margin = hold.valid_until().since(now);
-        let kept = self.schedule().remove(hold);
         let Some(mut kept) = kept else {
             // Dead or given back. A dead holder answers for itself: what it was granted goes back.
             if matches!(answer, Ok(Renewal::Renewed)) && !hold.has_ended() {
                 self.give_back(hold, now);
             }
-            return;
+            return None;
         };
         kept.in_flight = false;
         match answer {
@@ -502,7 +541,7 @@ impl Shared {
             Ok(Renewal::Gone) => {
                 hold.die();
                 self.tell(hold, LossReason::Gone);
-                return;
+                return None;
             }
             Ok(Renewal::Revoked) => {
                 kept.renew_at = Moment::NEVER;
@@ -510,16 +549,12 @@ impl Shared {
             }
             Err(error) => {
                 kept.renew_at = now + pause_before_retry(hold.ttl);
-                kept.failing = Some(error.to_string());
+                kept.failing = Some(error.to_string().into());
                 let (name, holder) = (&hold.key.name, hold.key.holder);
                 self.observe(&Event::RenewalFailed { name, holder, error: &error, remaining: margin });
             }
         }
-        // A guard that was released while the answer came has been forgotten already: don't bring it back.
-        let mut schedule = self.schedule();
-        if !hold.has_ended() {
-            schedule.insert(kept);
-        }
+        Some(kept)
     }
 
     fn give_back(&self, hold: &Hold, now: Moment) {

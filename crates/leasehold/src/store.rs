@@ -235,16 +235,22 @@ impl WakeUps {
     /// # Cancel safety
     /// Cancel safe: a hint is not lost by dropping this.
     pub async fn next(&mut self) -> Option<HandOver> {
-        let rung = self.bells.iter().map(|bell| {
-            Box::pin(async move {
-                bell.rung.notified().await;
-                bell
-            })
-        });
-        if self.bells.is_empty() {
-            return std::future::pending().await;
-        }
-        let (bell, ..) = select_all(rung).await;
+        let bell = match &self.bells[..] {
+            [] => return std::future::pending().await,
+            [one] => {
+                one.rung.notified().await;
+                one
+            }
+            many => {
+                let rung = many.iter().map(|bell| {
+                    Box::pin(async move {
+                        bell.rung.notified().await;
+                        bell
+                    })
+                });
+                select_all(rung).await.0
+            }
+        };
         bell.handed_over.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LeaseKey, LockName, LossReason, Outcome, Release, Tick,
-    Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LeaseKey, LockName, LossReason, Outcome, Place, Release,
+    Renewal, Tick, Verdict, Wait,
 };
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
@@ -160,6 +160,51 @@ async fn one_key_that_is_spoilt_keeps_no_other_lock_from_being_renewed() {
     assert_eq!(tokio::time::timeout(TTL, spoilt.lost()).await.unwrap(), LossReason::Gone);
     tokio::time::sleep(TTL).await;
     assert!(sound.is_valid() && sound.loss().is_none());
+}
+
+#[tokio::test]
+async fn leases_of_one_batch_get_each_its_own_ttl() {
+    let server = Redis::start();
+    let store = leasehold::stores::open(&server.url()).unwrap();
+    let mut leases = Vec::new();
+    for (name, ttl) in [("a", 50), ("b", 70), ("c", 50)] {
+        let claim = Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), TTL);
+        assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+        leases.push((LeaseKey { name: claim.name, holder: claim.holder }, Duration::from_secs(ttl)));
+    }
+    leases[1].0.holder = HolderId::fresh();
+    let left = |name: &str| server.command(&["TTL", &key(name)]).integer();
+    let answers = |all: Vec<leasehold::Result<Renewal>>| all.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(answers(store.renew(&leases).await), [Renewal::Renewed, Renewal::Gone, Renewal::Renewed]);
+    assert!((49..=50).contains(&left("a")) && left("b") <= TTL.as_secs() as i64 && (49..=50).contains(&left("c")));
+    leases[0].1 = Duration::from_secs(90);
+    leases.swap(0, 1);
+    assert_eq!(answers(store.renew(&leases).await), [Renewal::Gone, Renewal::Renewed, Renewal::Renewed]);
+    assert!((89..=90).contains(&left("a")) && (48..=50).contains(&left("c")));
+}
+
+/// As under a lock that is passed on all the time: nobody waits long enough to look twice.
+#[tokio::test]
+async fn a_queue_that_is_never_empty_stays_though_nobody_looks_again() {
+    let server = Redis::start();
+    let store = leasehold::stores::open(&server.url()).unwrap();
+    let holder = Claim::new(LockName::new("job").unwrap(), HolderId::fresh(), "test".into(), TTL);
+    assert!(matches!(store.try_acquire(&holder).await.unwrap(), Attempt::Granted(_)));
+    let wait = async |claim: &Claim| match store.try_acquire(claim).await.unwrap() {
+        Attempt::Held(holding) => holding.ticket.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let waiter = || Claim { holder: HolderId::fresh(), queue: Some(Place::default()), ..holder.clone() };
+    let (first, second) = (waiter(), waiter());
+    wait(&first).await;
+    for key in [format!("{}:q", key("job")), format!("{}:w", key("job"))] {
+        server.command(&["PEXPIRE", &key, "3000"]);
+    }
+    let ticket = wait(&second).await;
+    for key in [format!("{}:q", key("job")), format!("{}:w", key("job"))] {
+        assert!(server.command(&["PTTL", &key]).integer() > 5000, "{key}");
+    }
+    assert_eq!(wait(&second).await, ticket, "an answer that was lost is told again");
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@
 //!
 //! `--case pair|throughput|contended|drain|renewal` (default: all) · `--rounds N` · `--threads N` of the runtime (0: the
 //! one that it is called from) · `--leases N`, `--ttl SECONDS`, `--seconds N` or `--minutes N` and `--spread` (not all
-//! due at once) for renewals · `--json` · `--way 3` for a profiler: only this of the four ways to make a pair
+//! due at once) for renewals · `--json` · `--way 3` (and `--tasks N`) for a profiler: only this of the four ways to make a
+//! pair
 
 mod clients;
 mod contended;

@@ -12,6 +12,12 @@ const TASKS: [usize; 2] = [64, 1000];
 pub async fn run(bench: Arc<Bench>) -> Vec<Figure> {
     let clients = Clients::new(&bench).await;
     let mut figures = Vec::new();
+    if let Some(way) = bench.option("--way") {
+        let (way, tasks) = (way.parse().expect("--way takes 0 to 3"), bench.number("--tasks", TASKS[1]));
+        let of_tasks = of_tasks(&clients, way, tasks).await;
+        one_round(&of_tasks, bench.number("--pairs", 10_000).div_ceil(tasks)).await;
+        return figures;
+    }
     for tasks in TASKS {
         figures.extend(with(&bench, &clients, tasks).await);
     }
@@ -22,11 +28,7 @@ async fn with(bench: &Bench, clients: &Clients, tasks: usize) -> Vec<Figure> {
     let (rounds, each) = (bench.number("--rounds", 9), bench.number("--pairs", 10_000).div_ceil(tasks));
     let mut ways = Vec::new();
     for way in 0..WAYS.len() {
-        let mut of_tasks = Vec::new();
-        for task in 0..tasks {
-            of_tasks.push(clients.of(way, &format!("task-{task}")).await);
-        }
-        ways.push((of_tasks, Vec::new()));
+        ways.push((of_tasks(clients, way, tasks).await, Vec::new()));
     }
     for round in 0..=rounds {
         for way in 0..ways.len() {
@@ -44,6 +46,14 @@ async fn with(bench: &Bench, clients: &Clients, tasks: usize) -> Vec<Figure> {
         Figure::new("throughput", &what, Spread::ratio(ours, theirs), aim, note)
     };
     vec![compare(3, 0, Aim::AtLeast(0.9)), compare(2, 0, Aim::None), compare(1, 0, Aim::None), compare(3, 1, Aim::None)]
+}
+
+async fn of_tasks(clients: &Clients, way: usize, tasks: usize) -> Vec<Client> {
+    let mut of_tasks = Vec::new();
+    for task in 0..tasks {
+        of_tasks.push(clients.of(way, &format!("task-{task}")).await);
+    }
+    of_tasks
 }
 
 /// Pairs per second.

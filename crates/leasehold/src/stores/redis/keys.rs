@@ -46,15 +46,24 @@ impl Part {
 
 impl Keys {
     pub fn of(format: Format, namespace: &Namespace, name: &LockName) -> Self {
+        let mut keys = Self { beside: String::new(), lock: 0..0, signal: None };
+        keys.turn_to(format, namespace, name);
+        keys
+    }
+
+    /// Becomes those of another name, in the same buffer: many are made for each renewal.
+    pub fn turn_to(&mut self, format: Format, namespace: &Namespace, name: &LockName) {
         let Format::Compat(library) = format else {
             let (namespace, name) = (encoded(namespace.as_str()), encoded(name.as_str()));
-            let beside = joined(&["leasehold:", &namespace, ":{", &name, "}:"]);
-            return Self { lock: 0..beside.len() - 1, beside, signal: None };
+            self.beside.clear();
+            join(&mut self.beside, &["leasehold:", &namespace, ":{", &name, "}:"]);
+            self.lock = 0..self.beside.len() - 1;
+            return;
         };
         let lock = format!("{}{name}", library.prefix);
         let (beside, at) = beside(&lock);
         let signal = library.signal.map(|signal| format!("{signal}{name}"));
-        Self { beside, lock: at..at + lock.len(), signal }
+        *self = Self { beside, lock: at..at + lock.len(), signal };
     }
 
     /// The lock's own.
@@ -69,24 +78,17 @@ impl Keys {
 
     /// Each, in the order in which the scripts name them.
     pub fn each(&self, mut take: impl FnMut(&str)) {
-        self.some("hqwp", &mut take);
+        take(self.lock());
+        let mut beside = String::new();
+        join(&mut beside, &[&self.beside]);
+        each_beside(&mut beside, "hqwp", &mut take);
         self.signal.iter().for_each(|signal| take(signal));
     }
 
     /// Each of those that a renewal needs.
-    pub fn each_for_renewal(&self, take: impl FnMut(&str)) {
-        self.some("hp", take);
-    }
-
-    /// The lock's own and these beside it. They share a buffer, since they are named at each call.
-    fn some(&self, companions: &str, mut take: impl FnMut(&str)) {
+    pub fn each_for_renewal(&mut self, mut take: impl FnMut(&str)) {
         take(self.lock());
-        let mut key = joined(&[&self.beside]);
-        for companion in companions.chars() {
-            key.push(companion);
-            take(&key);
-            key.pop();
-        }
+        each_beside(&mut self.beside, "hp", take);
     }
 
     /// All, in the same order.
@@ -169,11 +171,19 @@ pub(super) fn hashed(key: &str) -> &str {
     within.map(|(within, _)| within).filter(|within| !within.is_empty()).unwrap_or(key)
 }
 
-/// In one allocation, with room for one letter more: keys are made for each call.
-fn joined(parts: &[&str]) -> String {
-    let mut joined = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
-    parts.iter().for_each(|part| joined.push_str(part));
-    joined
+/// The keys that begin so and end in these letters. They share a buffer, since they are named at each call.
+fn each_beside(beside: &mut String, letters: &str, mut take: impl FnMut(&str)) {
+    for letter in letters.chars() {
+        beside.push(letter);
+        take(beside);
+        beside.pop();
+    }
+}
+
+/// In one allocation at most, with room for one letter more: keys are made for each call.
+fn join(text: &mut String, parts: &[&str]) {
+    text.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
+    parts.iter().for_each(|part| text.push_str(part));
 }
 
 /// Braces would move what is hashed, and `%` is what hides them.

@@ -220,34 +220,41 @@ impl Redis {
     /// An answer for each, in order. A call is for all of them, where no two are apart.
     async fn renew_all(&self, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let together = if self.servers.are_many() { 1 } else { leases.len() };
-        let renew = |leases| move |session: Session<'_>| self.renewal(&self.scripts.renew, session, leases);
+        let renew = |leases| move |session: Session<'_>| self.renewal(session, leases);
         let batches: Vec<_> =
             leases.chunks(together).map(|leases| (self.keys(&leases[0].0.name), renew(leases))).collect();
         let calls: Vec<_> = batches.iter().map(|(first, make)| Call { key: first.lock(), make }).collect();
         let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
         let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
-        let read = |(leases, answer): (&[(LeaseKey, Duration)], std::result::Result<Value, Fault>)| {
-            let renewals =
-                answer.map_err(|fault| self.told(fault)).and_then(|answer| answer::renewals(&answer, leases.len()));
-            match renewals {
-                Ok(renewals) => renewals.into_iter().map(Ok).collect::<Vec<_>>(),
-                Err(error) => leases.iter().map(|_| Err(again(&error))).collect(),
+        let mut renewals = Vec::with_capacity(leases.len());
+        for (leases, answer) in leases.chunks(together).zip(answers) {
+            let answer = answer.map_err(|fault| self.told(fault));
+            match answer.and_then(|answer| answer::renewals(&answer, leases.len())) {
+                Ok(answered) => renewals.extend(answered.into_iter().map(Ok)),
+                Err(error) => renewals.extend(leases.iter().map(|_| Err(again(&error)))),
             }
-        };
-        leases.chunks(together).zip(answers).flat_map(read).collect()
+        }
+        renewals
     }
 
-    fn renewal(&self, script: &Script, session: Session<'_>, leases: &[(LeaseKey, Duration)]) -> Cmd {
-        let mut call = self.names_for_renewal(script, session, leases);
-        for_each_ttl(&mut call, leases);
+    fn renewal(&self, session: Session<'_>, leases: &[(LeaseKey, Duration)]) -> Cmd {
+        let mut call = self.names_for_renewal(&self.scripts.renew, session, leases);
+        let mut holders = Vec::with_capacity(32 * leases.len());
+        leases.iter().for_each(|(lease, _)| holders.extend_from_slice(&lease.holder.digits()));
+        call.arg(&holders[..]);
+        let same = leases.iter().all(|(_, ttl)| *ttl == leases[0].1);
+        leases.iter().take(if same { 1 } else { leases.len() }).for_each(|(_, ttl)| _ = call.arg(millis(*ttl)));
         call
     }
 
     fn names_for_renewal(&self, script: &Script, session: Session<'_>, leases: &[(LeaseKey, Duration)]) -> Cmd {
         let many = leases.len();
         let mut call = script.begin(session, 3 * many, 2 * many, 256 * many + 256);
+        let Options { format, namespace, .. } = &self.options;
+        let mut keys = Keys::of(*format, namespace, &leases[0].0.name);
         for (lease, _) in leases {
-            self.keys(&lease.name).each_for_renewal(|key| _ = call.arg(key));
+            keys.turn_to(*format, namespace, &lease.name);
+            keys.each_for_renewal(|key| _ = call.arg(key));
         }
         call
     }

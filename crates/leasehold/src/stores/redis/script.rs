@@ -97,13 +97,16 @@ const WHEN_FULL_TOO: &str = " flags=allow-oom";
 /// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
 /// done before it needs them doesn't pay for making the functions. Whole scripts come first, for they take in others.
 const START: &str = include_str!("scripts/start.lua");
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 16] = [
     ("--@acquire\n", include_str!("scripts/acquire.lua")),
     ("--@release\n", include_str!("scripts/release.lua")),
     ("--@renew\n", include_str!("scripts/renew.lua")),
     ("--@clock\n", include_str!("scripts/clock.lua")),
+    ("--@time\n", include_str!("scripts/time.lua")),
+    ("--@tokens\n", include_str!("scripts/tokens.lua")),
     ("--@standing\n", include_str!("scripts/standing.lua")),
     ("--@queue\n", include_str!("scripts/queue.lua")),
+    ("--@line\n", include_str!("scripts/line.lua")),
     ("--@ending\n", include_str!("scripts/ending.lua")),
     ("--@due\n", include_str!("scripts/due.lua")),
     ("--@begun\n", include_str!("scripts/begun.lua")),
@@ -118,7 +121,7 @@ impl Scripts {
         Self {
             acquire: script!("acquire.lua", Grant, ""),
             leave: script!("leave.lua", None, WHEN_FULL_TOO),
-            renew: script!("renew.lua", Renewal, WHEN_FULL_TOO),
+            renew: script!("renew_batch.lua", Renewal, WHEN_FULL_TOO),
             release: script!("release.lua", None, WHEN_FULL_TOO),
             inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
             revoke: script!("revoke.lua", None, WHEN_FULL_TOO),

@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_scripts_know_the_same_date() {
         let since_2020 = FencingToken::BUILT.as_millis() - 1_577_836_800_000;
-        assert!(include_str!("../scripts/clock.lua").contains(&format!("ms < {since_2020}")));
+        assert!(include_str!("../scripts/tokens.lua").contains(&format!("ms < {since_2020}")));
     }
 
     #[test]

@@ -17,7 +17,7 @@ if not h[2] and h[4] == '1' and h[3] == string.sub(clock[1], 1, 5) and A[4] == '
 end
 --@clock
 --@standing
---@queue
+--@line
 
 local fault = clock_fault(last)
 if fault then return fault end
@@ -84,14 +84,18 @@ end
 -- Its place in the queue, and how many live ones stand before it.
 local ticket, ahead = '', 0
 if client ~= '' then
-  ticket = A[6] ~= '' and A[6] or call('ZSCORE', K[3], holder)
-  if not ticket then
-    local last = call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2]
+  ticket = A[6]
+  if ticket == '' then
+    local last = queued and call('ZRANGE', K[3], -1, -1, 'WITHSCORES')[2]
     ticket = text(math.max((tonumber(last) or 0) + 1, clock[1] * 1000000 + clock[2]))
   end
 end
 if queued then
-  if ticket ~= '' then call('ZADD', K[3], ticket, holder) end
+  if ticket == A[6] and ticket ~= '' then
+    call('ZADD', K[3], ticket, holder)
+  elseif ticket ~= '' and call('ZADD', K[3], 'NX', ticket, holder) == 0 then
+    ticket = call('ZSCORE', K[3], holder) -- the answer that told it was lost
+  end
   ahead = ticket ~= '' and call('ZRANK', K[3], holder) or call('ZCARD', K[3])
   if ahead > 0 or ticket == '' then -- the dead ones before the first live one must go; those behind are of no matter
     local first, dead = waiters(1, holder)
@@ -125,8 +129,11 @@ if ticket ~= '' then
     call('HSET', K[2], 'q', '1')
   end
   call('HSET', K[4], holder, text(now) .. ' ' .. client .. ' ' .. A[7] .. ' ' .. A[2] .. ' ' .. A[3])
-  call('PEXPIRE', K[3], '10000')
-  call('PEXPIRE', K[4], '10000')
+  -- Each that comes, and whoever is first each time that it looks: the others need not.
+  if ahead == 0 or ticket ~= A[6] then
+    call('PEXPIRE', K[3], '10000')
+    call('PEXPIRE', K[4], '10000')
+  end
   keep(day, 0)
 end
 return refused(ahead, ticket)

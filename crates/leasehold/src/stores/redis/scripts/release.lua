@@ -5,13 +5,14 @@ if plain then
   call('DEL', K[1])
   if call('EXISTS', K[3]) == 0 and not K[6] then return 1 end
 end
---@clock
+--@time
 --@queue
 if plain then
   signal()
   pass_on(A[2], A[3])
   return 1
 end
+--@tokens
 --@standing
 --@ending
 
