@@ -101,6 +101,27 @@ fn a_run_that_does_not_wait_outlasts_the_switch() {
     assert_eq!(two.route()["target"], "arbiter");
 }
 
+/// The same if it says nothing at all. Somebody else's hold is no outage, and told as soon as anybody can say so.
+#[test]
+fn a_run_that_does_not_wait_outlasts_a_silence() {
+    let two = Two::start();
+    let job = two.job();
+    let asked = Instant::now();
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    two.primary.pause();
+    two.run(&["run", "b", "--", "echo", "ran"]).says(&["ran"]);
+    assert_eq!(two.route()["target"], "arbiter");
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    let slot = ["run", "s", "--once-per", "0 0 1 1 *", "--", "echo", "ran"];
+    two.run(&slot).says(&["ran"]);
+    let again = two.run(&slot);
+    assert!(again.code == 0 && again.stdout.is_empty(), "{again:?}");
+    two.primary.resume();
+    let (code, told) = two.ends(job);
+    assert!(code == 0 && !two.bench.path("ran").exists(), "{told}");
+}
+
 /// The lease lasts for a minute more, but nobody who stands still knows where the route leads.
 #[test]
 fn a_stopped_wrapper_does_not_outlive_its_route() {

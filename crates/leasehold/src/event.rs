@@ -22,13 +22,14 @@ pub enum Event<'a> {
         /// How long this acquisition has been waiting.
         waited: Duration,
     },
-    /// The store can't say, or grants nothing for a while; the waiter asks again while there is time. Told at each try.
+    /// The store can't say, or grants nothing for a while; it is asked again while there is time. Told at each try but the
+    /// last, whose failure is the answer.
     AcquireFailed {
         /// The lock.
         name: &'a LockName,
         /// Why.
         error: &'a Error,
-        /// How long this acquisition has been waiting.
+        /// How long this acquisition has been going on.
         waited: Duration,
     },
     /// Granted.

@@ -316,6 +316,46 @@ async fn n06_a_blip_of_one_node_splits_it_off_from_nobody() {
     assert!(guard.is_valid() && a.is_contended("job").await);
 }
 
+/// Who waits for nobody waits for the route all the same, and is told of a holder at once. What an answer that was lost may have left in the
+/// primary is neither another's hold to it nor, of a tick, a run.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_nobody_has_the_patience_for_a_switch() {
+    for is_silent in [false, true] {
+        let stage = Stage::settled().await;
+        let (client, other) = (stage.client(), stage.client());
+        let due = stage.due().await;
+        client.primary.next(Operation::TryAcquire, Fault::LoseReply);
+        let fault = if is_silent { Fault::HangBefore } else { Fault::Fail(ErrorKind::Unavailable) };
+        let all = [Operation::TryAcquire, Operation::Serves, Operation::Release, Operation::Renew, Operation::Leave];
+        all.into_iter().for_each(|operation| client.primary.always(operation, fault));
+        let lock = client.locks.lock("job").patience(Settings::default().moves_within());
+        let guard = lock.clone().tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due and free");
+        assert_eq!(holder_in(&stage.primary, "job").await, Some(guard.holder()), "what was left there");
+        assert_eq!((holder_in(&stage.arbiter, "job").await, guard.attempt()), (Some(guard.holder()), 1));
+        let began = Instant::now();
+        let refused = other.locks.lock("job").patience(60 * SECOND).try_acquire().await.unwrap();
+        assert!(matches!(refused, Outcome::Contended(_)) && began.elapsed() < SECOND, "{refused:?}");
+        guard.complete().await.unwrap();
+        let again = lock.tick(due.tick).try_acquire().await.unwrap();
+        assert!(matches!(again, Outcome::NotDue(_)), "{again:?}");
+    }
+}
+
+/// Its patience has an end, and what it may have left is taken back then.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_nobody_waits_no_longer_than_it_said() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.primary.next(Operation::TryAcquire, Fault::LoseReply);
+    client.primary.always(Operation::TryAcquire, Fault::Fail(ErrorKind::Unavailable));
+    let began = Instant::now();
+    let error = client.locks.lock("job").patience(8 * SECOND).try_acquire().await.unwrap_err();
+    assert!(began.elapsed() >= 8 * SECOND && began.elapsed() < 10 * SECOND, "{:?}", began.elapsed());
+    assert_eq!(error.applied(), Applied::Maybe);
+    sleep(SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+}
+
 /// A primary that was restarted empty is another one: the route follows it, holds go along, tokens grow.
 #[tokio::test(start_paused = true)]
 async fn h5_a_restarted_primary_is_another_one() {

@@ -123,11 +123,11 @@ impl Place {
         }
     }
 
-    /// For how long it may grant nothing before another of its stores is used; zero where there is no other.
-    pub fn moves_within(&self) -> Duration {
+    /// For how long it may grant nothing before another of its stores is used, if there is another.
+    pub fn moves_within(&self) -> Option<Duration> {
         match self {
-            Self::Fallback { settings, .. } => settings.moves_within(),
-            _ => Duration::ZERO,
+            Self::Fallback { settings, .. } => Some(settings.moves_within()),
+            _ => None,
         }
     }
 
