@@ -1,12 +1,12 @@
 //! A store that can be broken on cue.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
     Renewal, Result, Revoke, Store,
@@ -328,6 +328,10 @@ impl Store for Faulty {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.answer(Operation::Diagnose, self.inner.diagnose()))
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner.listen(listener);
     }
 
     fn tables(&self) -> Option<Tables> {

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::store::{Arbiter, Carried, Epoch, Primary, Refusal, Switch, Switched, Tagged, Target};
+use leasehold::store::{Arbiter, Carried, Epoch, Listener, Primary, Refusal, Switch, Switched, Tagged, Target};
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, NotDue,
-    Outcome, Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Event, Guard, HolderId, LeaseKey, LockName, Locks, LossReason,
+    NotDue, Outcome, Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::simulation::{Link, Machine, Network, Weather, Wire};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
@@ -32,6 +32,7 @@ struct Client {
     primary: Faults,
     arbiter: Faults,
     heard: Arc<Mutex<Vec<Switched>>>,
+    _ear: Arc<Listener>,
 }
 
 impl Stage {
@@ -57,15 +58,16 @@ impl Stage {
     fn client_with(&self, change: impl FnOnce(Settings) -> Settings) -> Client {
         let (primary, arbiter) = (Faulty::over(self.primary.clone()), Faulty::over(self.arbiter.clone()));
         let faults = [primary.faults(), arbiter.faults()];
-        let heard = Arc::<Mutex<Vec<Switched>>>::default();
-        let tell = Arc::clone(&heard);
-        let settings = Settings::default().simulated(self.clock.clone());
-        let settings = change(settings.on_switch(move |switched| tell.lock().unwrap().push(switched.clone())));
+        let settings = change(Settings::default().simulated(self.clock.clone()));
         let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
         let store = Arc::new(store) as Arc<dyn Store>;
+        let heard = Arc::<Mutex<Vec<Switched>>>::default();
+        let tell = Arc::clone(&heard);
+        let ear: Arc<Listener> = Arc::new(move |switched: &Switched| tell.lock().unwrap().push(switched.clone()));
+        store.listen(Arc::downgrade(&ear));
         let locks = Locks::builder().simulated(self.clock.clone()).over(store.clone());
         let [primary, arbiter] = faults;
-        Client { locks, store, primary, arbiter, heard }
+        Client { locks, store, primary, arbiter, heard, _ear: ear }
     }
 
     /// An operator switches to the other of the two; in force in ten seconds.
@@ -354,6 +356,34 @@ async fn who_waits_for_nobody_waits_no_longer_than_it_said() {
     assert_eq!(error.applied(), Applied::Maybe);
     sleep(SECOND).await;
     assert_eq!(holder_in(&stage.primary, "job").await, None);
+}
+
+/// Each client of a store is told, for as long as it is there.
+#[tokio::test(start_paused = true)]
+async fn a_switch_is_an_event() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let observed = |name: &'static str| {
+        let told = told.clone();
+        let observer = move |event: &Event<'_>| {
+            if let Event::Switched { from, to, epoch, within } = event {
+                let within = within.is_some_and(|within| within > 6 * SECOND && within < 11 * SECOND);
+                told.lock().unwrap().push(format!("{name}: {from} to {to}, {epoch}, {within}"));
+            }
+        };
+        Locks::builder().observer(observer).simulated(stage.clock.clone()).over(client.store.clone())
+    };
+    let (stays, goes) = (observed("stays"), observed("goes"));
+    drop(stays.list().await.unwrap());
+    stage.switches().await;
+    sleep(12 * SECOND).await;
+    drop(goes);
+    stage.switches().await;
+    sleep(12 * SECOND).await;
+    let first = "the primary to the arbiter, 2, true";
+    let told = told.lock().unwrap();
+    assert_eq!(*told, [format!("stays: {first}"), format!("goes: {first}"), "stays: the arbiter to the primary, 3, true".into()]);
 }
 
 /// A primary that was restarted empty is another one: the route follows it, holds go along, tokens grow.
@@ -855,7 +885,9 @@ async fn a_caller_that_stands_still_ends_no_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_no_hold() {
     let stage = Stage::settled().await;
-    let client = stage.client_with(|settings| settings.on_switch(|_| panic!("a listener")));
+    let client = stage.client();
+    let panics: Arc<Listener> = Arc::new(|_: &Switched| panic!("a listener"));
+    client.store.listen(Arc::downgrade(&panics));
     let guard = client.takes("job").await;
     client.arbiter.next(Operation::Route, Fault::Panic);
     client.primary.next(Operation::Serves, Fault::Panic);
@@ -865,6 +897,7 @@ async fn a_panic_ends_no_hold() {
     sleep(40 * SECOND).await;
     assert!(guard.is_valid() && guard.loss().is_none());
     assert_eq!(holder_in(&stage.arbiter, "job").await, Some(guard.holder()));
+    assert_eq!(client.heard.lock().unwrap().len(), 1, "the other listener was told all the same");
     let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
     let wrong = [
         Settings::default().up_after(Duration::MAX),
@@ -1040,9 +1073,14 @@ impl Wired {
         let wire = |store: &Arc<Memory>, link: &Link| Arc::new(Wire::new(store.clone(), link.clone()));
         let clock = Arc::new(client.clone());
         let told = networks.clone();
-        let settings = Settings::default().simulated(clock.clone()).on_switch(move |_| on_switch(&told));
+        let observer = move |event: &Event<'_>| {
+            if matches!(event, Event::Switched { .. }) {
+                on_switch(&told);
+            }
+        };
+        let settings = Settings::default().simulated(clock.clone());
         let store = Fallback::over(wire(&primary, &links[0]), wire(&arbiter, &links[1]), settings).unwrap();
-        let locks = Locks::builder().simulated(clock).over(Arc::new(store));
+        let locks = Locks::builder().observer(observer).simulated(clock).over(Arc::new(store));
         drop(locks.list().await.unwrap());
         sleep(11 * SECOND).await;
         Self { primary, arbiter, networks, links, client: client.clone(), locks }

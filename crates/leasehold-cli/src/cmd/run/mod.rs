@@ -155,18 +155,16 @@ impl<'a> Run<'a> {
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
-        let told = Arc::clone(&self.teller);
-        let place = config.place().clone().telling(move |switched| told.switches(switched));
         let opened = if args.forever {
             let open = async || {
-                let (settings, place) = (settings(args, &teller), place.clone());
+                let (settings, place) = (settings(args, &teller), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
                 let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
                 opened.expect("a panic ends the process")
             };
             unless_stopped(&mut self.warden, patiently(&teller, open)).await
         } else {
-            Ok(place.open().map(|store| settings(args, &teller).over(store)))
+            Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
         };
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leasehold::store::Switched;
+use leasehold::store::{Epoch, Target};
 use leasehold::validity::Moment;
 use leasehold::{Error, Event, HolderId, Holding, LockName};
 
@@ -87,6 +87,7 @@ impl Teller {
             {
                 tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
             }
+            Event::Switched { to, epoch, within, .. } => self.switches(to, *epoch, *within),
             Event::GaveUp { name, tick } => tell(&format!(
                 "the run of {tick} of {name} is not known to have succeeded and is given up, as are too many later ones"
             )),
@@ -185,13 +186,12 @@ impl Teller {
     }
 
     /// Locks move to another store of a fallback.
-    pub fn switches(&self, switched: &Switched) {
+    fn switches(&self, to: &Target, epoch: Epoch, within: Option<Duration>) {
         if self.quiet {
             return;
         }
-        let Switched { route, within } = switched;
         let when = within.map_or_else(String::new, |within| format!(", in {} at the latest", span(within)));
-        self.waiting.suspend(|| tell(&format!("locks move to {} (route {}){when}", route.target, route.epoch)));
+        self.waiting.suspend(|| tell(&format!("locks move to {to} (route {epoch}){when}")));
     }
 
     /// The store is away, and will be asked again, for so long at the most. Told once.

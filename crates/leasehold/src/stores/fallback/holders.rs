@@ -10,7 +10,7 @@ use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Claim, FencingToken, HolderId, LeaseKey, Renewal};
 use crate::rule::Rule;
-use crate::store::{Carried, Route, Store};
+use crate::store::{Carried, Route, Store, Target};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
@@ -125,18 +125,20 @@ impl Holders {
         self.route.as_ref()
     }
 
-    /// Takes a reading of the route over; says whether it is another one than before.
-    pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<bool> {
-        let is_new = match &self.route {
-            Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => is_newer(&known.route, &route.route)?,
-            _ => false,
+    /// Takes a reading of the route over. Where the one before led, if it is another one.
+    pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<Option<Target>> {
+        let left = match &self.route {
+            Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => {
+                is_newer(&known.route, &route.route)?.then(|| known.route.target.clone())
+            }
+            _ => None,
         };
         self.route = Some(route);
         let ids: Vec<_> = self.by_id.keys().copied().collect();
         for id in ids {
             self.rebind(id, now);
         }
-        Ok(is_new)
+        Ok(left)
     }
 
     /// A claim of this holder is about to be sent there; if it is for a tick, then after that to the arbiter.
