@@ -786,8 +786,11 @@ async fn what_was_revoked_does_not_go_along() {
         }
         let carried = a.arbiter.calls(Operation::Carry);
         stage.switches().await;
-        sleep(10 * SECOND).await;
-        assert!(!guard.is_valid() && guard.loss().is_some());
+        let switched = Instant::now();
+        assert_eq!(guard.lost().await, LossReason::Revoked);
+        assert!(guard.is_valid() && switched.elapsed() < 5 * SECOND, "it is told at once, and has time to stop");
+        sleep((10 * SECOND).saturating_sub(switched.elapsed())).await;
+        assert!(!guard.is_valid());
         assert_eq!(a.arbiter.calls(Operation::Carry), carried);
         sleep(SECOND).await;
         b.takes("job").await.release().await.unwrap();

@@ -97,8 +97,7 @@ struct Lease {
     token: FencingToken,
     /// Until when, by our own sends to the store where it is now.
     until: Moment,
-    /// An operator has revoked it, in the store where it is or in that to which it was to go along.
-    is_revoked: bool,
+    /// It knows as well whether an operator has revoked it, in the store where it is or in that to which it was to go along.
     bound: Bound,
 }
 
@@ -200,7 +199,7 @@ impl Holders {
         let (known_until, bound) = known.map_or((until, None), |known| (known.until, Some(known.bound)));
         let until = until.max(known_until);
         let bound = bound.or(shared).unwrap_or_else(|| Bound::new(Moment::NEVER));
-        let lease = Lease { route: under.clone(), token, until, is_revoked: false, bound: bound.clone() };
+        let lease = Lease { route: under.clone(), token, until, bound: bound.clone() };
         if now >= lease.end(route) || !bound.move_to(lease.end(route)) {
             bound.cut();
             return None;
@@ -261,14 +260,14 @@ impl Holders {
                 self.rebind(holder, now);
             }
             Renewal::Gone => held.die(),
-            Renewal::Revoked => lease.is_revoked = true,
+            Renewal::Revoked => lease.bound.revoke(),
         }
         Ok(answer)
     }
 
     /// Whether an operator is known to have revoked its lease.
     pub fn is_revoked(&self, holder: HolderId) -> bool {
-        self.by_id.get(&holder).and_then(|held| held.lease.as_ref()).is_some_and(|lease| lease.is_revoked)
+        self.by_id.get(&holder).and_then(|held| held.lease.as_ref()).is_some_and(|lease| lease.bound.is_revoked())
     }
 
     /// Where it was to go along it was revoked: it ends where it is.
@@ -276,7 +275,7 @@ impl Holders {
         let held = self.by_id.get_mut(&moved.lease.key.holder);
         let lease = held.and_then(|held| held.lease.as_mut()).filter(|lease| lease.route == moved.from);
         if let Some(lease) = lease {
-            lease.is_revoked = true;
+            lease.bound.revoke();
         }
     }
 
@@ -289,7 +288,7 @@ impl Holders {
         let (route, lease) = (self.route.as_ref()?, held.lease.as_ref()?);
         let coming = route.coming.filter(|coming| route.is_armed() && now < coming.early)?;
         let is_over = now >= lease.end(route).min(held.wanted_until);
-        if lease.route.epoch.later(1) != route.route.epoch || is_over || lease.is_revoked {
+        if lease.route.epoch.later(1) != route.route.epoch || is_over || lease.bound.is_revoked() {
             return None;
         }
         let judged_by = if Rule::CarryIsJudgedByLate.holds() { coming.late } else { coming.early };
