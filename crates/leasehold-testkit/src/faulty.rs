@@ -79,6 +79,8 @@ pub enum Operation {
     Carry,
     /// Of a primary.
     Serves,
+    /// Of a primary.
+    Raise,
     /// Of an arbiter: all that is about the route.
     Route,
     /// Of an arbiter: all that is about a tick.

@@ -386,6 +386,26 @@ async fn a_switch_is_an_event() {
     assert_eq!(*told, [format!("stays: {first}"), format!("goes: {first}"), "stays: the arbiter to the primary, 3, true".into()]);
 }
 
+/// A primary that nobody asks for locks knows of the route, and so of the loss of the arbiter's data.
+#[tokio::test(start_paused = true)]
+async fn an_idle_primary_hears_of_the_route() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    drop(client.locks.list().await.unwrap());
+    stage.primary.start_from(&Saved::default());
+    sleep(30 * SECOND).await;
+    let seen = async || stage.primary.serves().await.unwrap().watermark;
+    assert_eq!(seen().await, Epoch::new(2), "the route that follows it");
+    let coming = stage.switches().await;
+    sleep(8 * SECOND).await;
+    assert_eq!(seen().await, Epoch::new(2), "it is only coming");
+    sleep(8 * SECOND).await;
+    assert_eq!(seen().await, coming);
+    stage.arbiter.start_from(&Saved::default());
+    let (kind, message) = stage.client().is_told("job").await;
+    assert!(kind == ErrorKind::Misconfigured && message.contains("number 3 has been seen"), "{message}");
+}
+
 /// A primary that was restarted empty is another one: the route follows it, holds go along, tokens grow.
 #[tokio::test(start_paused = true)]
 async fn h5_a_restarted_primary_is_another_one() {

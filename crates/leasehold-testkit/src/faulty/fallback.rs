@@ -54,6 +54,10 @@ impl Primary for Faulty {
     fn serves(&self) -> BoxFuture<'_, Result<Serving>> {
         Box::pin(self.answer(Operation::Serves, self.primary().serves()))
     }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.answer(Operation::Raise, self.primary().raise(epoch)))
+    }
 }
 
 impl Arbiter for Faulty {

@@ -78,6 +78,15 @@ impl Primary for Wire {
     fn serves(&self) -> BoxFuture<'_, Result<Serving>> {
         sent!(self, primary.serves())
     }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { primary(&*store).raise(epoch).await })
+            };
+            Wire::carry(self, call).await?
+        })
+    }
 }
 
 impl Arbiter for Wire {

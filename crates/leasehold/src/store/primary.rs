@@ -12,6 +12,9 @@ pub trait Primary: Tagged {
 
     /// What it serves now.
     fn serves(&self) -> BoxFuture<'_, Result<Serving>>;
+
+    /// Raises the watermark to `epoch`, that of a route that is in force; never lowers it.
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>>;
 }
 
 /// What a primary serves.
@@ -19,6 +22,7 @@ pub trait Primary: Tagged {
 pub struct Serving {
     /// Its data set.
     pub incarnation: Incarnation,
-    /// The largest epoch that a claim or a carry has come with; [`Epoch::default`] if none has.
+    /// The largest epoch that it has heard of, with a claim, with a carry or by [`raise`](Primary::raise); [`Epoch::default`] if
+    /// of none.
     pub watermark: Epoch,
 }

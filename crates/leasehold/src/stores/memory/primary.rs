@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 
 use super::Memory;
 use crate::error::Result;
-use crate::store::{Primary, Serving};
+use crate::store::{Epoch, Primary, Serving};
 
 impl Primary for Memory {
     fn identity(&self) -> String {
@@ -16,5 +16,13 @@ impl Primary for Memory {
             self.with_all(|contents, _| Serving { incarnation: contents.incarnation(), watermark: contents.watermark })
         };
         Box::pin(async move { Ok(look()) })
+    }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        let raise = move || self.with_all(|contents, _| contents.watermark = contents.watermark.max(epoch));
+        Box::pin(async move {
+            raise();
+            Ok(())
+        })
     }
 }

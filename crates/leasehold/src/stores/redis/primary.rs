@@ -112,6 +112,16 @@ impl Redis {
         Ok(refusal(&answer)?.map_or(Ok(()), Err))
     }
 
+    async fn raise_to(&self, epoch: Epoch) -> Result<()> {
+        let (script, key) = (&self.scripts.primary.raise, keys::watermark(&self.options.namespace));
+        let make = |session: Session<'_>| {
+            let mut call = script.begin(session, 1, 1, 256);
+            call.arg(&key).arg(epoch.number());
+            call
+        };
+        self.run(&self.servers, script, &key, make).await.map(drop)
+    }
+
     async fn serving(&self) -> Result<Serving> {
         let (script, key) = (&self.scripts.primary.serves, keys::watermark(&self.options.namespace));
         let make = |session: Session<'_>| {
@@ -207,5 +217,9 @@ impl Primary for Redis {
 
     fn serves(&self) -> BoxFuture<'_, Result<Serving>> {
         Box::pin(self.serving())
+    }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.raise_to(epoch))
     }
 }
