@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use leasehold::store::{
     Arbiter, Carried, Epoch, Primary, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim, TickOf,
 };
-use leasehold::{Attempt, Claim, Due, Error, HolderId, LeaseKey, LockName, Renewal, Result, Standing, Store};
+use leasehold::{Attempt, Claim, Due, Error, Finding, HolderId, LeaseKey, LockName, Renewal, Result, Standing, Store};
 
 use super::wire::Wire;
 
@@ -86,6 +86,10 @@ impl Primary for Wire {
             };
             Wire::carry(self, call).await?
         })
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        sent!(self, primary.examine())
     }
 }
 

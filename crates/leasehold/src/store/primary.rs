@@ -4,6 +4,7 @@ use futures_util::future::BoxFuture;
 
 use super::tagged::{Epoch, Incarnation, Tagged};
 use crate::error::Result;
+use crate::finding::Finding;
 
 /// A store that can be the primary of a fallback: it knows which data set it serves, and compares that within each step.
 pub trait Primary: Tagged {
@@ -15,6 +16,9 @@ pub trait Primary: Tagged {
 
     /// Raises the watermark to `epoch`, that of a route that is in force; never lowers it.
     fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>>;
+
+    /// What an operator should know about it as a primary: [`Store::diagnose`](super::Store::diagnose) for one that is not alone.
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
 }
 
 /// What a primary serves.

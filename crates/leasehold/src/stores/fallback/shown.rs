@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::shared::Shared;
+use futures_util::future::{join, join3};
+
+use super::shared::{Shared, limited};
 use super::stores::{Side, Stores};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{HolderId, Holding, Revoke};
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::WakeUps;
+use crate::store::{Serving, Target, WakeUps};
 
 impl Shared {
     /// Where holders are: in one store, or while the route changes in either.
@@ -74,17 +76,48 @@ impl Shared {
         stores.on(sides[0]).subscribe(name).await
     }
 
-    /// How the route stands, and what both stores have to say.
+    /// How the route stands, and what both stores have to say: asked at once, for each may be silent.
     pub async fn diagnose(&self, stores: &Stores) -> Result<Vec<Finding>> {
-        let read = self.read_anew().await;
+        let serves = limited(self.settings.primary_limit(), stores.primary().serves());
+        let parts = join(stores.primary().examine(), stores.on(Side::Arbiter).diagnose());
+        let (read, serves, (primary, arbiter)) = join3(self.read_anew(), serves, parts).await;
         let mut findings = vec![self.about_the_route(&read)];
-        for (side, subject) in [(Side::Primary, "primary"), (Side::Arbiter, "arbiter")] {
-            match stores.on(side).diagnose().await {
+        findings.extend(serves.ok().and_then(|serving| self.about_the_primary(&serving)));
+        for (found, subject) in [(primary, "primary"), (arbiter, "arbiter")] {
+            match found {
                 Ok(found) => findings.extend(found),
                 Err(error) => findings.push(Finding::problem(subject, error.to_string(), "see that it can be reached")),
             }
         }
         Ok(findings)
+    }
+
+    /// Whether what it serves is what the route leads to; nothing where that is not known.
+    fn about_the_primary(&self, serving: &Serving) -> Option<Finding> {
+        let (subject, route) = ("primary", self.known_route()?.route);
+        let seen = serving.watermark;
+        Some(match route.target {
+            Target::Primary(expected) if expected == serving.incarnation => {
+                Finding::fine(subject, format!("it serves what the route leads to, and has heard of route {seen}"))
+            }
+            Target::Primary(_) => {
+                let message =
+                    "it was restarted or replaced, and the route does not lead to what it is now: nothing is granted";
+                let fix = format!(
+                    "wait: within {} a client that holds or waits for a lock has the route follow it",
+                    Span(self.settings.moves_within())
+                );
+                Finding::warning(subject, message, fix)
+            }
+            Target::Arbiter => {
+                let message = format!("it can be reached, and is not in use; it has heard of route {seen}");
+                let fix = format!(
+                    "wait: the route goes back once all clients have reached it for {}",
+                    Span(self.settings.up_after)
+                );
+                Finding::warning(subject, message, fix)
+            }
+        })
     }
 
     fn about_the_route(&self, read: &Result<()>) -> Finding {

@@ -4,7 +4,8 @@ use futures_util::future::BoxFuture;
 
 use super::Memory;
 use crate::error::Result;
-use crate::store::{Epoch, Primary, Serving};
+use crate::finding::Finding;
+use crate::store::{Epoch, Primary, Serving, Store};
 
 impl Primary for Memory {
     fn identity(&self) -> String {
@@ -24,5 +25,9 @@ impl Primary for Memory {
             raise();
             Ok(())
         })
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        self.diagnose()
     }
 }

@@ -34,7 +34,7 @@ use self::answer::Fields;
 use self::bells::Bells;
 use self::connection::{Call, Session, Terms};
 use self::dial::Dial;
-use self::doctor::Doctor;
+use self::doctor::{Doctor, Duty};
 use self::fault::Fault;
 use self::keys::Keys;
 use self::options::{Options, Topology};
@@ -176,6 +176,11 @@ impl Redis {
     /// Over what claims go.
     fn for_claims(&self) -> &Servers {
         self.claims.as_ref().unwrap_or(&self.servers)
+    }
+
+    async fn examined_as(&self, duty: Duty) -> Result<Vec<Finding>> {
+        let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial, duty };
+        doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
     }
 
     /// Asks any master.
@@ -460,10 +465,7 @@ impl Store for Redis {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async {
-            let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial };
-            doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
-        })
+        Box::pin(self.examined_as(Duty::Alone))
     }
 }
 
