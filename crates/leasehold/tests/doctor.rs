@@ -273,6 +273,21 @@ async fn e13_what_a_clock_that_was_set_back_leaves_behind_is_shown_and_can_be_re
     drop(soon);
 }
 
+#[tokio::test]
+async fn e13_a_clock_that_is_set_forward_ends_a_lease_and_its_holder_is_told() {
+    let server = Redis::start();
+    let (ours, others) = (locks(&server.url()).await, locks(&server.url()).await);
+    let guard = acquired(&ours.lock("job").ttl(TTL)).await;
+    // As if it had been set forward by a minute.
+    server.command(&["PEXPIREAT", &key("job"), "1"]);
+    let next = acquired(&others.lock("job")).await;
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.lost().await, leasehold::LossReason::Gone);
+    assert!(!guard.is_valid() && next.is_valid());
+    assert!(matches!(guard.release().await, Ok(leasehold::Released::TooLate)));
+    next.release().await.unwrap();
+}
+
 /// A member needs nothing kept, but its restart guard, and all that the others know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_of_a_quorum_is_examined_as_one() {
