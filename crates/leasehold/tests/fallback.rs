@@ -383,7 +383,10 @@ async fn a_switch_is_an_event() {
     sleep(12 * SECOND).await;
     let first = "the primary to the arbiter, 2, true";
     let told = told.lock().unwrap();
-    assert_eq!(*told, [format!("stays: {first}"), format!("goes: {first}"), "stays: the arbiter to the primary, 3, true".into()]);
+    assert_eq!(
+        *told,
+        [format!("stays: {first}"), format!("goes: {first}"), "stays: the arbiter to the primary, 3, true".into()]
+    );
 }
 
 /// A primary that nobody asks for locks knows of the route, and so of the loss of the arbiter's data.
@@ -588,13 +591,30 @@ async fn what_it_has_no_place_for_is_refused() {
 async fn the_doctor_says_where_the_route_leads() {
     let stage = Stage::settled().await;
     let client = stage.client();
-    let route =
-        |findings: Vec<leasehold::Finding>| findings.into_iter().find(|finding| finding.subject == "route").unwrap();
-    let fine = route(client.locks.diagnose().await.unwrap());
-    assert!(fine.severity == Severity::Fine && fine.message.contains("number 1 leads to the primary"), "{fine:?}");
+    let told = async |subject: &str, severity: Severity, says: &str| {
+        let findings = client.locks.diagnose().await.unwrap();
+        let finding = findings.into_iter().find(|finding| finding.subject == subject).unwrap();
+        assert!(finding.severity == severity && finding.message.contains(says), "{finding:?}");
+    };
+    told("route", Severity::Fine, "number 1 leads to the primary").await;
+    told("primary", Severity::Fine, "it serves what the route leads to").await;
+    stage.switches().await;
+    told("route", Severity::Warning, "number 2 is about to lead to the arbiter").await;
+    sleep(14 * SECOND).await;
+    told("primary", Severity::Warning, "is not in use. It has heard of route 2").await;
+    stage.arbiter.complain().await.unwrap();
+    sleep(SECOND).await;
+    told("primary", Severity::Warning, "a client could not reach it ").await;
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    stage.primary.start_from(&Saved::default());
+    told("primary", Severity::Warning, "restarted or replaced").await;
+    let terms = stage.arbiter.route().await.unwrap().unwrap().terms;
+    stage.arbiter.repair(Epoch::new(120_000), &terms).await.unwrap();
+    sleep(30 * SECOND).await;
+    told("route", Severity::Warning, "the last is number 131071").await;
     client.arbiter.cut();
-    let away = route(client.locks.diagnose().await.unwrap());
-    assert_eq!(away.severity, Severity::Problem, "{away:?}");
+    told("route", Severity::Problem, "").await;
 }
 
 /// Who waits for a tick that runs elsewhere asks again, so nothing may be under way that takes a later lease of it away.

@@ -509,7 +509,7 @@ async fn the_doctor_of_a_fallback_says_whether_its_primary_is_the_one_that_is_me
         said.last().is_some_and(|found| found.severity == Severity::Warning && found.message.contains("replaced"))
     })
     .await;
-    assert!(said.last().unwrap().fix.as_ref().unwrap().starts_with("wait: within"), "{said:?}");
+    assert!(said.last().unwrap().fix.as_ref().unwrap().contains("the route follow it within"), "{said:?}");
     eventually_async("the route follows", 2 * SOON, async || {
         let finding = about().await;
         finding.severity == Severity::Fine && finding.message.contains("has heard of route 2")
