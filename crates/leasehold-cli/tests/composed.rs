@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Bench, Going};
+use leasehold::stores::fallback::{Fallback, Settings};
+use leasehold::{Locks, Outcome, stores};
 use leasehold_testkit::process::eventually;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::servers::{Postgres, Redis};
@@ -99,6 +102,51 @@ fn a_run_that_does_not_wait_outlasts_the_switch() {
     ran.says(&["ran"]);
     assert!(ran.stderr.contains("it is asked again for"), "{ran:?}");
     assert_eq!(two.route()["target"], "arbiter");
+}
+
+/// The same if it says nothing at all. Somebody else's hold is no outage, and told as soon as anybody can say so.
+#[test]
+fn a_run_that_does_not_wait_outlasts_a_silence() {
+    let two = Two::start();
+    let job = two.job();
+    let asked = Instant::now();
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    two.primary.pause();
+    two.run(&["run", "b", "--", "echo", "ran"]).says(&["ran"]);
+    assert_eq!(two.route()["target"], "arbiter");
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    let slot = ["run", "s", "--once-per", "0 0 1 1 *", "--", "echo", "ran"];
+    two.run(&slot).says(&["ran"]);
+    let again = two.run(&slot);
+    assert!(again.code == 0 && again.stdout.is_empty(), "{again:?}");
+    two.primary.resume();
+    let (code, told) = two.ends(job);
+    assert!(code == 0 && !two.bench.path("ran").exists(), "{told}");
+}
+
+/// N07: one that has lost the primary while it ran, one that starts without it, and a program with the library of its own come to the
+/// same lock.
+#[test]
+fn n07_whoever_falls_back_falls_back_to_the_same_lock() {
+    let two = Two::start();
+    let job = two.job();
+    two.primary.kill();
+    two.leads_to("arbiter");
+    two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
+    let settings = Settings::default().route_lease(Duration::from_secs(5));
+    let open = |url: String| stores::open(&url).unwrap();
+    let (primary, arbiter) = (open(two.to_primary.url(&two.primary.url())), open(two.arbiter.url()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let library = Locks::over(Arc::new(Fallback::over(primary, arbiter.clone(), settings).unwrap()));
+        let outcome = library.lock("a").try_acquire().await.unwrap();
+        assert!(matches!(outcome, Outcome::Contended(_)), "{outcome:?}");
+        arbiter.list().await.unwrap()
+    });
+    assert_eq!(held.iter().map(|holding| holding.name.as_str()).collect::<Vec<_>>(), ["a"], "there is one key");
+    let (code, told) = two.ends(job);
+    assert!(code == 0 && !two.bench.path("ran").exists(), "{told}");
 }
 
 /// The lease lasts for a minute more, but nobody who stands still knows where the route leads.

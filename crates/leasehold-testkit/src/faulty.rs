@@ -1,12 +1,12 @@
 //! A store that can be broken on cue.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
     Renewal, Result, Revoke, Store,
@@ -79,6 +79,8 @@ pub enum Operation {
     Carry,
     /// Of a primary.
     Serves,
+    /// Of a primary.
+    Raise,
     /// Of an arbiter: all that is about the route.
     Route,
     /// Of an arbiter: all that is about a tick.
@@ -328,6 +330,10 @@ impl Store for Faulty {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.answer(Operation::Diagnose, self.inner.diagnose()))
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner.listen(listener);
     }
 
     fn tables(&self) -> Option<Tables> {

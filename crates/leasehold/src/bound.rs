@@ -1,6 +1,6 @@
 //! An end that a store sets to a guard beside the end of its lease.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::validity::Moment;
@@ -9,7 +9,7 @@ use crate::validity::Moment;
 ///
 /// For what ends otherwise than by time: the session to which a lock is bound, the route over which a store is used.
 /// It travels with the [`Grant`](crate::Grant), belongs to that one alone, and is looked at together with the lease: the
-/// earlier end counts. When it falls the holder is told at once, not at its next renewal. A guard that was once
+/// earlier end counts. When it falls, or is [revoked](Self::revoke), the holder is told at once, not at its next renewal. A guard that was once
 /// seen invalid stays so, however late the bound is moved again.
 ///
 /// Clones are the same bound.
@@ -18,6 +18,7 @@ pub struct Bound(Arc<Inner>);
 
 struct Inner {
     until: AtomicU64,
+    revoked: AtomicBool,
     on_move: OnceLock<Box<dyn Fn(Way) + Send + Sync>>,
 }
 
@@ -35,7 +36,8 @@ impl Bound {
     /// One that ends at `until`; [`Moment::NEVER`] for one that ends only if it is [cut](Self::cut).
     #[must_use]
     pub fn new(until: Moment) -> Self {
-        Self(Arc::new(Inner { until: AtomicU64::new(until.as_nanos()), on_move: OnceLock::new() }))
+        let until = AtomicU64::new(until.as_nanos());
+        Self(Arc::new(Inner { until, revoked: AtomicBool::new(false), on_move: OnceLock::new() }))
     }
 
     /// Where it is; a moment long past once it was cut.
@@ -63,11 +65,22 @@ impl Bound {
         }
     }
 
+    /// An operator has revoked what was granted: its holder is told to stop, and has what is left to do so.
+    pub fn revoke(&self) {
+        if !self.0.revoked.swap(true, Ordering::AcqRel) {
+            self.tell(Way::Down);
+        }
+    }
+
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.0.revoked.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_cut(&self) -> bool {
         self.until().as_nanos() == CUT
     }
 
-    /// Calls `what` each time that it is moved. One guard can be told, once: later calls are ignored.
+    /// Calls `what` each time that it is moved, or revoked. One guard can be told, once: later calls are ignored.
     pub(crate) fn on_move(&self, what: impl Fn(Way) + Send + Sync + 'static) {
         let _ = self.0.on_move.set(Box::new(what));
     }
@@ -110,6 +123,10 @@ mod tests {
         assert!(bound.move_to(Moment::from_nanos(9)) && told() == [Way::Up]);
         assert!(bound.move_to(Moment::from_nanos(9)) && told().is_empty());
         assert!(bound.move_to(Moment::from_nanos(0)) && told() == [Way::Down] && !bound.is_cut());
+        bound.revoke();
+        bound.revoke();
+        assert!(told() == [Way::Down] && bound.is_revoked() && bound.move_to(Moment::from_nanos(5)));
+        assert!(told() == [Way::Up]);
         bound.cut();
         bound.cut();
         assert!(told() == [Way::Down] && bound.is_cut());

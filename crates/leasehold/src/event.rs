@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::guard::LossReason;
 use crate::lease::{FencingToken, HolderId, Holding};
 use crate::name::LockName;
+use crate::store::{Epoch, Target};
 use crate::tick::{NotDue, Tick};
 use crate::validity::Moment;
 
-/// Something that happened to a lock of this client.
+/// Something that happened to a lock of this client, or to all of them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -22,13 +23,14 @@ pub enum Event<'a> {
         /// How long this acquisition has been waiting.
         waited: Duration,
     },
-    /// The store can't say, or grants nothing for a while; the waiter asks again while there is time. Told at each try.
+    /// The store can't say, or grants nothing for a while; it is asked again while there is time. Told at each try but the
+    /// last, whose failure is the answer.
     AcquireFailed {
         /// The lock.
         name: &'a LockName,
         /// Why.
         error: &'a Error,
-        /// How long this acquisition has been waiting.
+        /// How long this acquisition has been going on.
         waited: Duration,
     },
     /// Granted.
@@ -111,6 +113,17 @@ pub enum Event<'a> {
         held: Duration,
         /// Whether it was still this holder's; if not, others may have run meanwhile.
         in_time: bool,
+    },
+    /// All locks move to another store of a [`Fallback`](crate::stores::Fallback). Told on a thread of the store.
+    Switched {
+        /// Where they were, as far as this client has known.
+        from: &'a Target,
+        /// Where they will be.
+        to: &'a Target,
+        /// The number of the new route.
+        epoch: Epoch,
+        /// In how long it comes into force at the latest; none if it is in force, or nobody knows yet.
+        within: Option<Duration>,
     },
     /// A release failed; it is tried again in the background until the TTL has passed.
     ReleaseFailed {

@@ -142,7 +142,18 @@ impl Hold {
 
     /// Why it is valid no longer, if nothing else is known.
     pub fn how_it_was_lost(&self) -> LossReason {
-        if self.is_cut() { LossReason::Gone } else { LossReason::Expired }
+        if self.is_revoked() {
+            LossReason::Revoked
+        } else if self.is_cut() {
+            LossReason::Gone
+        } else {
+            LossReason::Expired
+        }
+    }
+
+    /// Whether the store has said that an operator has revoked it.
+    pub fn is_revoked(&self) -> bool {
+        self.bound.as_ref().is_some_and(Bound::is_revoked)
     }
 
     /// Whether the store has said that it is gone.

@@ -346,6 +346,8 @@ impl Kept {
         let renew_at = if self.in_flight { Moment::NEVER } else { self.renew_at };
         let end = if self.hold.loss().is_some() {
             self.hold.valid_until()
+        } else if self.hold.is_revoked() {
+            Moment::default()
         } else {
             self.hold.tell_at().min(self.hold.hold_until)
         };
@@ -376,8 +378,8 @@ impl Kept {
     }
 
     fn reason_to_stop(&self, now: Moment) -> Option<LossReason> {
-        if self.hold.is_cut() {
-            return Some(LossReason::Gone);
+        if self.hold.is_revoked() || self.hold.is_cut() {
+            return Some(self.hold.how_it_was_lost());
         }
         if now >= self.hold.tell_at() {
             return Some(match &self.failing {
@@ -391,7 +393,9 @@ impl Kept {
 
     /// A holder that was told to stop because the store was away is still renewed: it shall have time to end.
     fn may_renew(&self, now: Moment) -> bool {
-        now < self.hold.hold_until && !matches!(self.hold.loss(), Some(LossReason::Gone | LossReason::Revoked))
+        let is_over =
+            self.hold.is_revoked() || matches!(self.hold.loss(), Some(LossReason::Gone | LossReason::Revoked));
+        now < self.hold.hold_until && !is_over
     }
 }
 

@@ -106,6 +106,7 @@ pub enum Ran<T> {
 struct Settings {
     ttl: Option<Duration>,
     wait: Wait,
+    patience: Option<Duration>,
     stop_grace: Option<Duration>,
     max_hold: Option<Duration>,
     at_least_for: Duration,
@@ -124,6 +125,7 @@ pub(crate) struct Terms {
     pub label: Arc<str>,
     pub ttl: Duration,
     pub wait: Wait,
+    pub patience: Option<Duration>,
     pub stop_grace: Duration,
     pub max_hold: Option<Duration>,
     pub at_least_for: Duration,
@@ -149,6 +151,14 @@ impl Lock {
     /// How long [`acquire`](Self::acquire) waits. Default: for ever.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.settings.wait = wait;
+        self
+    }
+
+    /// For how long [`try_acquire`](Self::try_acquire) goes on asking a store that can't say. That somebody else has the lock is
+    /// an answer, and told at once. Default: 2 s, and three times at most. For a switch of a
+    /// [`Fallback`](crate::stores::Fallback) to be over: [`moves_within`](crate::stores::fallback::Settings::moves_within).
+    pub fn patience(mut self, span: Duration) -> Self {
+        self.settings.patience = Some(span);
         self
     }
 
@@ -248,7 +258,8 @@ impl Lock {
     /// Asks once. [`Outcome::Contended`] says who has it.
     ///
     /// # Errors
-    /// Bad terms; or the store can't say (it is asked up to three times under the same identity).
+    /// Bad terms; or the store can't say (it is asked several times under the same identity, as [`patience`](Self::patience)
+    /// has it).
     ///
     /// # Cancel safety
     /// Dropping this future releases in the background what the store may have granted; nobody else waits
@@ -334,7 +345,7 @@ impl Lock {
 
     fn terms(&self) -> Result<Terms> {
         let name = self.name.clone().map_err(|error| Error::invalid(&*error))?;
-        let Settings { ttl, wait, stop_grace, max_hold, at_least_for, progress_within, .. } = self.settings;
+        let Settings { ttl, wait, patience, stop_grace, max_hold, at_least_for, progress_within, .. } = self.settings;
         let traits = self.client.store.traits();
         let ttl = ttl.unwrap_or(traits.usual_ttl);
         check_ttl(ttl, self.client.max_ttl, traits)?;
@@ -346,7 +357,19 @@ impl Lock {
         let due = self.settings.due()?;
         let label = self.settings.label.as_ref().unwrap_or(&self.client.label);
         let label = Arc::clone(label);
-        Ok(Terms { name, label, ttl, wait, stop_grace, max_hold, at_least_for, progress_within, permits, due })
+        Ok(Terms {
+            name,
+            label,
+            ttl,
+            wait,
+            patience,
+            stop_grace,
+            max_hold,
+            at_least_for,
+            progress_within,
+            permits,
+            due,
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::layers::Timeout;
 use crate::lease::{HolderId, Holding, Revoke};
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::store::Store;
+use crate::store::{Listener, Store, Switched};
 use crate::stores;
 use crate::tick::Tick;
 use crate::validity::{BootClock, Clock};
@@ -52,6 +52,8 @@ pub(crate) struct Client {
     pub max_ttl: Duration,
     pub lines: Arc<Lines>,
     observer: Option<Arc<dyn Observer>>,
+    /// What the store calls, for as long as this is there.
+    _listener: Option<Arc<Listener>>,
     closed: AtomicBool,
 }
 
@@ -258,6 +260,10 @@ impl LocksBuilder {
     pub fn over(self, store: Arc<dyn Store>) -> Locks {
         let Self { label, observer, max_ttl, clock, place } = self;
         let store: Arc<dyn Store> = Arc::new(Timeout::over(store));
+        let listener = observer.clone().map(listening);
+        if let Some(listener) = &listener {
+            store.listen(Arc::downgrade(listener));
+        }
         let keeper = Keeper::new(Arc::clone(&store), Arc::clone(&clock), observer.clone(), place);
         let client = Client {
             store,
@@ -267,6 +273,7 @@ impl LocksBuilder {
             max_ttl,
             lines: Arc::default(),
             observer,
+            _listener: listener,
             closed: AtomicBool::new(false),
         };
         Locks { client: Arc::new(client) }
@@ -280,6 +287,14 @@ impl std::fmt::Debug for LocksBuilder {
             .field("max_ttl", &self.max_ttl)
             .finish_non_exhaustive()
     }
+}
+
+/// What tells an observer of switches.
+fn listening(observer: Arc<dyn Observer>) -> Arc<Listener> {
+    Arc::new(move |switched: &Switched| {
+        let Switched { from, route, within } = switched;
+        observer.observe(&Event::Switched { from, to: &route.target, epoch: route.epoch, within: *within });
+    })
 }
 
 fn default_label() -> Arc<str> {

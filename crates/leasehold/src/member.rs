@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::error::Result;
+use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, LeaseKey, Release};
 use crate::name::LockName;
 use crate::tick::{Due, NotDue, OpenTick, Tick};
@@ -55,6 +56,9 @@ pub trait Member: Send + Sync {
 
     /// Which server it is.
     fn identity(&self) -> BoxFuture<'_, Result<Identity>>;
+
+    /// What an operator should know about it as a member: [`Store::diagnose`](crate::Store::diagnose) for one that is not alone.
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
 }
 
 /// The answer of one member to the second phase.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, select_all};
@@ -19,7 +19,7 @@ mod arbiter;
 mod primary;
 mod tagged;
 
-pub use arbiter::{Arbiter, Force, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
+pub use arbiter::{Arbiter, Force, Listener, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
 pub use primary::{Primary, Serving};
 pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
 
@@ -102,6 +102,12 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// What an operator should know about this store: the findings of `leasehold doctor`.
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
+
+    /// Has `listener` called, for as long as it is there, each time that this client sees its locks move to another store. Where there is
+    /// one store only they never do.
+    fn listen(&self, listener: Weak<Listener>) {
+        drop(listener);
+    }
 
     /// Where a job's own transaction finds the leases; none where it can't, or where nobody was asked yet. Asks nobody.
     fn tables(&self) -> Option<Tables>;

@@ -27,11 +27,14 @@ use crate::store::{QUEUE_ENTRY, WakeUps};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
-/// How often a store that hiccups is asked by somebody who doesn't wait.
+/// How often a store that hiccups is asked by somebody who doesn't wait, and has not said for how long.
 const TRIES: u32 = 3;
 
 /// For how long it is asked again.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How soon, before jitter: a hiccup is over at once, or it is none.
+const HICCUP: Duration = Duration::from_millis(100);
 
 /// How often a waiter looks at a store that wakes it. Half the life of its entry: each look renews that.
 const POLL: Duration = QUEUE_ENTRY.checked_div(2).expect("2 is not 0");
@@ -95,18 +98,20 @@ impl Acquisition {
         })
     }
 
-    /// Asks without waiting for anybody.
+    /// Asks without waiting for anybody. All tries have one identity: what an earlier one may have left is our own.
     pub async fn once(mut self) -> Result<Outcome> {
-        let mut tries = 1;
+        let mut tries = 0;
         loop {
+            self.client.check_open()?;
+            tries += 1;
             match self.try_now().await {
                 Ok(Tried::Granted(guard)) => return Ok(Outcome::Acquired(guard)),
                 Ok(Tried::Held(holding)) => return Ok(Outcome::Contended(holding)),
                 Ok(Tried::NotDue(why)) => return Ok(Outcome::NotDue(why)),
-                Err(error) if error.is_transient() && tries < TRIES && self.has_just_begun() => tries += 1,
+                Err(error) if error.is_transient() && self.may_ask_again(tries) => self.tell_failed(&error),
                 Err(error) => return Err(self.honest(error)),
             }
-            tokio::time::sleep(jittered(Duration::from_millis(100))).await;
+            tokio::time::sleep(jittered(if tries < TRIES { HICCUP } else { POLL })).await;
         }
     }
 
@@ -187,10 +192,14 @@ impl Acquisition {
         Ok(held.unwrap_or_else(|| Holding { waiting: 1, ..Holding::of(name, self.claim.permits.get(), vec![ours]) }))
     }
 
-    /// Whether asking again takes no longer than somebody who doesn't wait would think right: a store that is silent is
-    /// not asked three times for five seconds.
-    fn has_just_begun(&self) -> bool {
-        self.client.clock.now().since(self.began) < PATIENCE
+    /// Whether asking again takes no longer than was said, or than somebody who doesn't wait would think right: a store that
+    /// is silent is not asked three times for five seconds.
+    fn may_ask_again(&self, tries: u32) -> bool {
+        let asked_for = self.client.clock.now().since(self.began);
+        match self.terms.patience {
+            Some(patience) => asked_for < patience,
+            None => tries < TRIES && asked_for < PATIENCE,
+        }
     }
 
     /// An earlier try may have reached the store, whatever became of the last one.

@@ -274,6 +274,54 @@ async fn e13_what_a_clock_that_was_set_back_leaves_behind_is_shown_and_can_be_re
 }
 
 #[tokio::test]
+async fn e13_a_clock_that_is_set_forward_ends_a_lease_and_its_holder_is_told() {
+    let server = Redis::start();
+    let (ours, others) = (locks(&server.url()).await, locks(&server.url()).await);
+    let guard = acquired(&ours.lock("job").ttl(TTL)).await;
+    // As if it had been set forward by a minute.
+    server.command(&["PEXPIREAT", &key("job"), "1"]);
+    let next = acquired(&others.lock("job")).await;
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.lost().await, leasehold::LossReason::Gone);
+    assert!(!guard.is_valid() && next.is_valid());
+    assert!(matches!(guard.release().await, Ok(leasehold::Released::TooLate)));
+    next.release().await.unwrap();
+}
+
+/// A member needs nothing kept, but its restart guard, and all that the others know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_of_a_quorum_is_examined_as_one() {
+    let servers = [0; 3].map(|_| Redis::start());
+    let urls: Vec<_> = servers.iter().map(|server| format!("{}?restart_guard=on&max_ttl=2", server.url())).collect();
+    let quorum = std::sync::Arc::new(leasehold::stores::open_quorum(&urls).unwrap());
+    let locks = leasehold::Locks::over(quorum);
+    let takes = async || {
+        let lock = locks.lock("job").ttl(Duration::from_secs(2));
+        let lock = lock.wait(leasehold::Wait::For(SOON));
+        lock.acquire().await.unwrap().guard().expect("it is free").release().await.unwrap();
+    };
+    let told = async || Told(locks.diagnose().await.unwrap());
+    told().await.warning("memories", "knows nothing yet").fine("persistence", "other members remember it");
+    takes().await;
+    // Whoever was not heard for the first claim is founded a moment later.
+    eventually_async("all are founded", SOON, async || {
+        takes().await;
+        told().await.0.iter().filter(|found| found.message.contains("since the quorum was founded")).count() == 3
+    })
+    .await;
+    told().await.has_problems(&[]).fine("failover", "learns from the others").fine("replication", "stays as it is");
+    servers[0].restart();
+    eventually_async("it is back", SOON, async || {
+        let said = Told(locks.diagnose().await.unwrap_or_default());
+        said.0.iter().any(|found| found.severity == Severity::Warning && found.message.contains("came back"))
+    })
+    .await;
+    let url = format!("{}?restart_guard=off", servers[1].url());
+    let store = leasehold::stores::open(&url).unwrap();
+    Told(store.as_member().unwrap().examine().await.unwrap()).problem("restart guard", "/ write restart_guard=on");
+}
+
+#[tokio::test]
 async fn a_clock_that_was_set_back_behind_the_tokens_grants_nothing() {
     let server = Redis::start();
     let locks = locks(&server.url()).await;

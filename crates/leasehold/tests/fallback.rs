@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::store::{Arbiter, Carried, Epoch, Primary, Refusal, Switch, Switched, Tagged, Target};
+use leasehold::store::{Arbiter, Carried, Epoch, Listener, Primary, Refusal, Switch, Switched, Tagged, Target};
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, Guard, HolderId, LeaseKey, LockName, Locks, LossReason, NotDue,
-    Outcome, Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Event, Guard, HolderId, LeaseKey, LockName, Locks, LossReason,
+    NotDue, Outcome, Place, Release, Released, Result, Revoke, Severity, Span, Store, Tick, Verdict, Wait,
 };
 use leasehold_testkit::simulation::{Link, Machine, Network, Weather, Wire};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
@@ -32,6 +32,7 @@ struct Client {
     primary: Faults,
     arbiter: Faults,
     heard: Arc<Mutex<Vec<Switched>>>,
+    _ear: Arc<Listener>,
 }
 
 impl Stage {
@@ -57,15 +58,16 @@ impl Stage {
     fn client_with(&self, change: impl FnOnce(Settings) -> Settings) -> Client {
         let (primary, arbiter) = (Faulty::over(self.primary.clone()), Faulty::over(self.arbiter.clone()));
         let faults = [primary.faults(), arbiter.faults()];
-        let heard = Arc::<Mutex<Vec<Switched>>>::default();
-        let tell = Arc::clone(&heard);
-        let settings = Settings::default().simulated(self.clock.clone());
-        let settings = change(settings.on_switch(move |switched| tell.lock().unwrap().push(switched.clone())));
+        let settings = change(Settings::default().simulated(self.clock.clone()));
         let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
         let store = Arc::new(store) as Arc<dyn Store>;
+        let heard = Arc::<Mutex<Vec<Switched>>>::default();
+        let tell = Arc::clone(&heard);
+        let ear: Arc<Listener> = Arc::new(move |switched: &Switched| tell.lock().unwrap().push(switched.clone()));
+        store.listen(Arc::downgrade(&ear));
         let locks = Locks::builder().simulated(self.clock.clone()).over(store.clone());
         let [primary, arbiter] = faults;
-        Client { locks, store, primary, arbiter, heard }
+        Client { locks, store, primary, arbiter, heard, _ear: ear }
     }
 
     /// An operator switches to the other of the two; in force in ten seconds.
@@ -316,6 +318,97 @@ async fn n06_a_blip_of_one_node_splits_it_off_from_nobody() {
     assert!(guard.is_valid() && a.is_contended("job").await);
 }
 
+/// Who waits for nobody waits for the route all the same, and is told of a holder at once. What an answer that was lost may have left in the
+/// primary is neither another's hold to it nor, of a tick, a run.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_nobody_has_the_patience_for_a_switch() {
+    for is_silent in [false, true] {
+        let stage = Stage::settled().await;
+        let (client, other) = (stage.client(), stage.client());
+        let due = stage.due().await;
+        client.primary.next(Operation::TryAcquire, Fault::LoseReply);
+        let fault = if is_silent { Fault::HangBefore } else { Fault::Fail(ErrorKind::Unavailable) };
+        let all = [Operation::TryAcquire, Operation::Serves, Operation::Release, Operation::Renew, Operation::Leave];
+        all.into_iter().for_each(|operation| client.primary.always(operation, fault));
+        let lock = client.locks.lock("job").patience(Settings::default().moves_within());
+        let guard = lock.clone().tick(due.tick).try_acquire().await.unwrap().guard().expect("it is due and free");
+        assert_eq!(holder_in(&stage.primary, "job").await, Some(guard.holder()), "what was left there");
+        assert_eq!((holder_in(&stage.arbiter, "job").await, guard.attempt()), (Some(guard.holder()), 1));
+        let began = Instant::now();
+        let refused = other.locks.lock("job").patience(60 * SECOND).try_acquire().await.unwrap();
+        assert!(matches!(refused, Outcome::Contended(_)) && began.elapsed() < SECOND, "{refused:?}");
+        guard.complete().await.unwrap();
+        let again = lock.tick(due.tick).try_acquire().await.unwrap();
+        assert!(matches!(again, Outcome::NotDue(_)), "{again:?}");
+    }
+}
+
+/// Its patience has an end, and what it may have left is taken back then.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_nobody_waits_no_longer_than_it_said() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.primary.next(Operation::TryAcquire, Fault::LoseReply);
+    client.primary.always(Operation::TryAcquire, Fault::Fail(ErrorKind::Unavailable));
+    let began = Instant::now();
+    let error = client.locks.lock("job").patience(8 * SECOND).try_acquire().await.unwrap_err();
+    assert!(began.elapsed() >= 8 * SECOND && began.elapsed() < 10 * SECOND, "{:?}", began.elapsed());
+    assert_eq!(error.applied(), Applied::Maybe);
+    sleep(SECOND).await;
+    assert_eq!(holder_in(&stage.primary, "job").await, None);
+}
+
+/// Each client of a store is told, for as long as it is there.
+#[tokio::test(start_paused = true)]
+async fn a_switch_is_an_event() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let observed = |name: &'static str| {
+        let told = told.clone();
+        let observer = move |event: &Event<'_>| {
+            if let Event::Switched { from, to, epoch, within } = event {
+                let within = within.is_some_and(|within| within > 6 * SECOND && within < 11 * SECOND);
+                told.lock().unwrap().push(format!("{name}: {from} to {to}, {epoch}, {within}"));
+            }
+        };
+        Locks::builder().observer(observer).simulated(stage.clock.clone()).over(client.store.clone())
+    };
+    let (stays, goes) = (observed("stays"), observed("goes"));
+    drop(stays.list().await.unwrap());
+    stage.switches().await;
+    sleep(12 * SECOND).await;
+    drop(goes);
+    stage.switches().await;
+    sleep(12 * SECOND).await;
+    let first = "the primary to the arbiter, 2, true";
+    let told = told.lock().unwrap();
+    assert_eq!(
+        *told,
+        [format!("stays: {first}"), format!("goes: {first}"), "stays: the arbiter to the primary, 3, true".into()]
+    );
+}
+
+/// A primary that nobody asks for locks knows of the route, and so of the loss of the arbiter's data.
+#[tokio::test(start_paused = true)]
+async fn an_idle_primary_hears_of_the_route() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    drop(client.locks.list().await.unwrap());
+    stage.primary.start_from(&Saved::default());
+    sleep(30 * SECOND).await;
+    let seen = async || stage.primary.serves().await.unwrap().watermark;
+    assert_eq!(seen().await, Epoch::new(2), "the route that follows it");
+    let coming = stage.switches().await;
+    sleep(8 * SECOND).await;
+    assert_eq!(seen().await, Epoch::new(2), "it is only coming");
+    sleep(8 * SECOND).await;
+    assert_eq!(seen().await, coming);
+    stage.arbiter.start_from(&Saved::default());
+    let (kind, message) = stage.client().is_told("job").await;
+    assert!(kind == ErrorKind::Misconfigured && message.contains("number 3 has been seen"), "{message}");
+}
+
 /// A primary that was restarted empty is another one: the route follows it, holds go along, tokens grow.
 #[tokio::test(start_paused = true)]
 async fn h5_a_restarted_primary_is_another_one() {
@@ -498,13 +591,30 @@ async fn what_it_has_no_place_for_is_refused() {
 async fn the_doctor_says_where_the_route_leads() {
     let stage = Stage::settled().await;
     let client = stage.client();
-    let route =
-        |findings: Vec<leasehold::Finding>| findings.into_iter().find(|finding| finding.subject == "route").unwrap();
-    let fine = route(client.locks.diagnose().await.unwrap());
-    assert!(fine.severity == Severity::Fine && fine.message.contains("number 1 leads to the primary"), "{fine:?}");
+    let told = async |subject: &str, severity: Severity, says: &str| {
+        let findings = client.locks.diagnose().await.unwrap();
+        let finding = findings.into_iter().find(|finding| finding.subject == subject).unwrap();
+        assert!(finding.severity == severity && finding.message.contains(says), "{finding:?}");
+    };
+    told("route", Severity::Fine, "number 1 leads to the primary").await;
+    told("primary", Severity::Fine, "it serves what the route leads to").await;
+    stage.switches().await;
+    told("route", Severity::Warning, "number 2 is about to lead to the arbiter").await;
+    sleep(14 * SECOND).await;
+    told("primary", Severity::Warning, "is not in use. It has heard of route 2").await;
+    stage.arbiter.complain().await.unwrap();
+    sleep(SECOND).await;
+    told("primary", Severity::Warning, "a client could not reach it ").await;
+    stage.switches().await;
+    sleep(11 * SECOND).await;
+    stage.primary.start_from(&Saved::default());
+    told("primary", Severity::Warning, "restarted or replaced").await;
+    let terms = stage.arbiter.route().await.unwrap().unwrap().terms;
+    stage.arbiter.repair(Epoch::new(120_000), &terms).await.unwrap();
+    sleep(30 * SECOND).await;
+    told("route", Severity::Warning, "the last is number 131071").await;
     client.arbiter.cut();
-    let away = route(client.locks.diagnose().await.unwrap());
-    assert_eq!(away.severity, Severity::Problem, "{away:?}");
+    told("route", Severity::Problem, "").await;
 }
 
 /// Who waits for a tick that runs elsewhere asks again, so nothing may be under way that takes a later lease of it away.
@@ -716,8 +826,11 @@ async fn what_was_revoked_does_not_go_along() {
         }
         let carried = a.arbiter.calls(Operation::Carry);
         stage.switches().await;
-        sleep(10 * SECOND).await;
-        assert!(!guard.is_valid() && guard.loss().is_some());
+        let switched = Instant::now();
+        assert_eq!(guard.lost().await, LossReason::Revoked);
+        assert!(guard.is_valid() && switched.elapsed() < 5 * SECOND, "it is told at once, and has time to stop");
+        sleep((10 * SECOND).saturating_sub(switched.elapsed())).await;
+        assert!(!guard.is_valid());
         assert_eq!(a.arbiter.calls(Operation::Carry), carried);
         sleep(SECOND).await;
         b.takes("job").await.release().await.unwrap();
@@ -815,7 +928,9 @@ async fn a_caller_that_stands_still_ends_no_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_no_hold() {
     let stage = Stage::settled().await;
-    let client = stage.client_with(|settings| settings.on_switch(|_| panic!("a listener")));
+    let client = stage.client();
+    let panics: Arc<Listener> = Arc::new(|_: &Switched| panic!("a listener"));
+    client.store.listen(Arc::downgrade(&panics));
     let guard = client.takes("job").await;
     client.arbiter.next(Operation::Route, Fault::Panic);
     client.primary.next(Operation::Serves, Fault::Panic);
@@ -825,6 +940,7 @@ async fn a_panic_ends_no_hold() {
     sleep(40 * SECOND).await;
     assert!(guard.is_valid() && guard.loss().is_none());
     assert_eq!(holder_in(&stage.arbiter, "job").await, Some(guard.holder()));
+    assert_eq!(client.heard.lock().unwrap().len(), 1, "the other listener was told all the same");
     let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
     let wrong = [
         Settings::default().up_after(Duration::MAX),
@@ -1000,9 +1116,14 @@ impl Wired {
         let wire = |store: &Arc<Memory>, link: &Link| Arc::new(Wire::new(store.clone(), link.clone()));
         let clock = Arc::new(client.clone());
         let told = networks.clone();
-        let settings = Settings::default().simulated(clock.clone()).on_switch(move |_| on_switch(&told));
+        let observer = move |event: &Event<'_>| {
+            if matches!(event, Event::Switched { .. }) {
+                on_switch(&told);
+            }
+        };
+        let settings = Settings::default().simulated(clock.clone());
         let store = Fallback::over(wire(&primary, &links[0]), wire(&arbiter, &links[1]), settings).unwrap();
-        let locks = Locks::builder().simulated(clock).over(Arc::new(store));
+        let locks = Locks::builder().observer(observer).simulated(clock).over(Arc::new(store));
         drop(locks.list().await.unwrap());
         sleep(11 * SECOND).await;
         Self { primary, arbiter, networks, links, client: client.clone(), locks }

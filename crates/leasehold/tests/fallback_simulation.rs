@@ -15,7 +15,9 @@ use leasehold::store::{Arbiter, Epoch, Primary, Route, RouteTerms, Switch, Targe
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::{self, Clock};
-use leasehold::{Claim, Ended, Guard, HolderId, LeaseKey, Lock, LockName, Locks, Outcome, Revoke, Store, Tick, Wait};
+use leasehold::{
+    Claim, Ended, Event, Guard, HolderId, LeaseKey, Lock, LockName, Locks, Outcome, Revoke, Store, Tick, Wait,
+};
 use leasehold_testkit::Random;
 use leasehold_testkit::simulation::{self, Judge, Link, Machine, Network, Tally, Violation, Weather, Wire, World};
 use tokio::sync::Notify;
@@ -224,14 +226,18 @@ impl Stage {
             Arc::new(Wire::new(store.clone() as Arc<dyn Store>, self.links.borrow()[number][node].clone()))
         };
         let judge = self.judge.clone();
+        let observer = move |event: &Event<'_>| {
+            if let Event::Switched { .. } = event {
+                judge.note(format!("client {number} hears of {event:?}"));
+            }
+        };
         let settings = Settings::default()
             .route_lease(self.route_lease)
             .down_after(4 * SECOND)
             .up_after(6 * SECOND)
-            .on_switch(move |switched| judge.note(format!("client {number} hears of {switched:?}")))
             .simulated(machine.clone());
         let fallback = Fallback::over(wire(&self.primary, 0), wire(&self.arbiter, 1), settings);
-        Locks::builder().simulated(machine).over(Arc::new(fallback.expect("they go together")))
+        Locks::builder().observer(observer).simulated(machine).over(Arc::new(fallback.expect("they go together")))
     }
 
     /// The process stands still for ever, and another takes its place.

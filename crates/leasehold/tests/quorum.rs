@@ -237,6 +237,9 @@ impl Member for Odd {
             Ok(Identity { unfit: self.unfit.clone(), max_ttl: self.max_ttl, ..identity })
         })
     }
+    fn examine(&self) -> BoxFuture<'_, leasehold::Result<Vec<leasehold::Finding>>> {
+        self.diagnose()
+    }
 }
 
 /// In the life that it is in.

@@ -11,8 +11,8 @@ use leasehold::store::{
 use leasehold::stores::Memory;
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::{
-    Applied, Attempt, Claim, Ended, ErrorKind, FencingToken, Guard, LockName, Locks, Outcome, Place, Renewal, Revoke,
-    Store,
+    Applied, Attempt, Claim, Ended, ErrorKind, FencingToken, Finding, Guard, LockName, Locks, Outcome, Place, Renewal,
+    Revoke, Severity, Store,
 };
 use leasehold_testkit::conformance::tagged::{self, Routes, RoutesToPrimary};
 use leasehold_testkit::process::eventually_async;
@@ -428,59 +428,93 @@ async fn a_lock_goes_along_to_the_arbiter_and_back_to_a_redis_that_came_back_emp
     assert!(is_free().await);
 }
 
-/// `cargo test --test redis_primary -- --ignored --nocapture costs`: what the server spends on a call.
+/// The watermark only grows, keeps earlier claims out, and ends no lease.
 #[tokio::test]
-#[ignore = "prints figures"]
-async fn costs() {
-    const CALLS: usize = 5000;
+async fn what_is_told_of_a_route_is_remembered() {
+    let memory = Memory::default();
     let stage = Stage::start();
-    let route = stage.route(1).await;
-    // Of its main thread, with what it spends on the connection: on a busy machine no time that passes says anything.
-    let used = || {
-        let told = stage.server.command(&["INFO", "cpu"]).text();
-        let lines =
-            told.lines().filter(|line| line.ends_with(|c: char| c.is_ascii_digit()) && line.contains("_main_thread"));
-        lines.map(|line| line.split_once(':').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
-    };
-    let claims: Vec<_> = (0..CALLS).map(|n| claim(&format!("job {n}"), 100 * TTL)).collect();
-    for round in ["warm", "first", "second", "third"] {
-        let (mut told, mut before) = (Vec::new(), used());
-        let mut spent = |what, calls| {
-            let now = used();
-            told.push(format!("{what} {:.1}", (now - before) * 1e6 / calls as f64));
-            before = now;
-        };
-        for claim in &claims {
-            let _ = stage.store.try_acquire(claim).await.unwrap();
+    for primary in [stage.primary(), &memory as &dyn Primary] {
+        let route = |epoch: u64, target: &Target| Route { epoch: Epoch::new(epoch), target: target.clone() };
+        let target = Target::Primary(primary.serves().await.unwrap().incarnation);
+        let job = claim("job", TTL);
+        assert!(matches!(Tagged::claim(primary, &job, &route(2, &target)).await, Ok(Ok(Attempt::Granted(_)))));
+        for (raised, seen) in [(2, 2), (5, 5), (3, 5)] {
+            primary.raise(Epoch::new(raised)).await.unwrap();
+            assert_eq!(primary.serves().await.unwrap().watermark, Epoch::new(seen));
         }
-        spent("acquire", CALLS);
-        for batch in claims.chunks(100) {
-            stage.store.renew(&batch.iter().map(|claim| (lease(claim), 100 * TTL)).collect::<Vec<_>>()).await;
-        }
-        spent("renew 100", CALLS / 100);
-        for claim in &claims {
-            let _ = stage.store.release(&lease(claim), Ended::default()).await.unwrap();
-        }
-        spent("release", CALLS);
-        for claim in &claims {
-            stage.takes(claim, &route).await;
-        }
-        spent("claim", CALLS);
-        for batch in claims.chunks(100) {
-            let batch: Vec<_> = batch.iter().map(|claim| (lease(claim), 100 * TTL)).collect();
-            stage.primary().renew_under(&batch, &route).await;
-        }
-        spent("renew_under 100", CALLS / 100);
-        for claim in &claims {
-            let _ = stage.store.release(&lease(claim), Ended::default()).await.unwrap();
-        }
-        spent("release", CALLS);
-        for _ in 0..CALLS {
-            let _ = stage.primary().serves().await.unwrap();
-        }
-        spent("serves", CALLS);
-        println!("{round}: {told:?}");
+        let late = Tagged::claim(primary, &claim("other", TTL), &route(4, &target)).await.unwrap();
+        assert!(matches!(late, Err(Refusal::OtherRoute)), "{late:?}");
+        let renewed = primary.renew_under(&[(lease(&job), TTL)], &route(2, &target)).await.remove(0).unwrap();
+        assert_eq!(renewed, Ok(Renewal::Renewed));
     }
+}
+
+/// What is a fault of a server on its own is none of a primary; and what is one of a primary is told as that.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_knows_that_it_is_a_primary() {
+    let server = Redis::options().acl(&["user worker on >secret ~* &* +@all -info"]).start();
+    let told = async |url: &str| {
+        let found = primary(&*store(url)).examine().await.unwrap();
+        found.into_iter().map(|finding| (finding.subject, finding)).collect::<Vec<_>>()
+    };
+    let of = |told: &[(&str, Finding)], subject: &str| {
+        let found = told.iter().find(|(known, _)| *known == subject);
+        found.unwrap_or_else(|| panic!("nothing about {subject} in {told:?}")).1.clone()
+    };
+    let alone = store(&server.url()).diagnose().await.unwrap();
+    assert!(alone.iter().any(|found| found.subject == "persistence" && found.severity == Severity::Warning));
+    let found = told(&server.url()).await;
+    for (subject, says) in [
+        ("persistence", "it need not be kept"),
+        ("restart guard", "without a say"),
+        ("failover", "exclusion survives it"),
+        ("replication", "stays as it is"),
+        ("data set", "INFO"),
+    ] {
+        let finding = of(&found, subject);
+        assert!(finding.severity == Severity::Fine && finding.message.contains(says), "{finding:?}");
+    }
+    // Who may not ask which data set it is can't use it.
+    let finding = of(&told(&server.url_as("worker", "secret")).await, "data set");
+    assert!(finding.severity == Severity::Problem && finding.fix.unwrap().contains("+info"), "{}", finding.message);
+    // It throws leases away while it goes on as the same.
+    server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert_eq!(of(&told(&server.url()).await, "eviction").severity, Severity::Problem);
+    // One that has had replicas gets another name when they are gone for long.
+    let replica = Redis::replica_of(&server);
+    drop(replica);
+    let finding = of(&told(&server.url()).await, "replication");
+    assert!(finding.severity == Severity::Warning && finding.message.contains("1h"), "{finding:?}");
+    server.command(&["CONFIG", "SET", "repl-backlog-ttl", "0"]);
+    assert_eq!(of(&told(&server.url()).await, "replication").severity, Severity::Fine);
+}
+
+/// Whether what is there is what the route leads to.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_of_a_fallback_says_whether_its_primary_is_the_one_that_is_meant() {
+    let (server, arbiter) = (Redis::start(), Memory::default());
+    let locks = fallback(&server, &arbiter);
+    acquires(&locks, "job").await.release().await.unwrap();
+    let about = async || {
+        let found = locks.diagnose().await.unwrap();
+        found.into_iter().find(|finding| finding.subject == "primary").expect("it says something of the primary")
+    };
+    let finding = about().await;
+    assert!(finding.severity == Severity::Fine && finding.message.contains("has heard of route 1"), "{finding:?}");
+    server.restart();
+    let mut said = Vec::new();
+    eventually_async("it is told that it is another one", SOON, async || {
+        said.push(about().await);
+        said.last().is_some_and(|found| found.severity == Severity::Warning && found.message.contains("replaced"))
+    })
+    .await;
+    assert!(said.last().unwrap().fix.as_ref().unwrap().contains("the route follow it within"), "{said:?}");
+    eventually_async("the route follows", 2 * SOON, async || {
+        let finding = about().await;
+        finding.severity == Severity::Fine && finding.message.contains("has heard of route 2")
+    })
+    .await;
 }
 
 /// What docs/stores/redis.md names, and `+info`.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::store::Switched;
 use leasehold::stores::fallback::{self, Fallback};
 use leasehold::stores::{self, Quorum, hide_secrets, redlock};
 use leasehold::{Namespace, Store};
@@ -44,16 +43,6 @@ impl Place {
             Self::Fallback { primary, arbiter, settings } => {
                 Self::Fallback { primary: under(primary), arbiter: under(arbiter), settings }
             }
-        }
-    }
-
-    /// The same; if it is a fallback, `tell` is told of each switch.
-    pub fn telling(self, tell: impl Fn(&Switched) + Send + Sync + 'static) -> Self {
-        match self {
-            Self::Fallback { primary, arbiter, settings } => {
-                Self::Fallback { primary, arbiter, settings: settings.on_switch(tell) }
-            }
-            other => other,
         }
     }
 
@@ -135,11 +124,11 @@ impl Place {
         }
     }
 
-    /// For how long it may grant nothing before another of its stores is used; zero where there is no other.
-    pub fn moves_within(&self) -> Duration {
+    /// For how long it may grant nothing before another of its stores is used, if there is another.
+    pub fn moves_within(&self) -> Option<Duration> {
         match self {
-            Self::Fallback { settings, .. } => settings.moves_within(),
-            _ => Duration::ZERO,
+            Self::Fallback { settings, .. } => Some(settings.moves_within()),
+            _ => None,
         }
     }
 

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use leasehold::store::{
     Arbiter, Carried, Epoch, Primary, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim, TickOf,
 };
-use leasehold::{Attempt, Claim, Due, HolderId, LeaseKey, LockName, Renewal, Result, Standing};
+use leasehold::{Attempt, Claim, Due, Finding, HolderId, LeaseKey, LockName, Renewal, Result, Standing};
 
 use super::{Faulty, Operation, Told};
 
@@ -53,6 +53,14 @@ impl Primary for Faulty {
 
     fn serves(&self) -> BoxFuture<'_, Result<Serving>> {
         Box::pin(self.answer(Operation::Serves, self.primary().serves()))
+    }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.answer(Operation::Raise, self.primary().raise(epoch)))
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(self.answer(Operation::Diagnose, self.primary().examine()))
     }
 }
 

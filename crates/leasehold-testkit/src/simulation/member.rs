@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::{Identity, Member, Memories, Ratified};
-use leasehold::{Due, Ended, FencingToken, LeaseKey, LockName, Release, Result, Store, Tick};
+use leasehold::{Due, Ended, FencingToken, Finding, LeaseKey, LockName, Release, Result, Store, Tick};
 
 use super::wire::Wire;
 
@@ -79,6 +79,15 @@ impl Member for Wire {
         Box::pin(async move {
             let call = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 Box::pin(async move { member(&store).identity().await })
+            };
+            self.carry(call).await?
+        })
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async move {
+            let call = |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { member(&store).examine().await })
             };
             self.carry(call).await?
         })

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use leasehold::store::{
     Arbiter, Carried, Epoch, Primary, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim, TickOf,
 };
-use leasehold::{Attempt, Claim, Due, Error, HolderId, LeaseKey, LockName, Renewal, Result, Standing, Store};
+use leasehold::{Attempt, Claim, Due, Error, Finding, HolderId, LeaseKey, LockName, Renewal, Result, Standing, Store};
 
 use super::wire::Wire;
 
@@ -77,6 +77,19 @@ impl Primary for Wire {
 
     fn serves(&self) -> BoxFuture<'_, Result<Serving>> {
         sent!(self, primary.serves())
+    }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { primary(&*store).raise(epoch).await })
+            };
+            Wire::carry(self, call).await?
+        })
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        sent!(self, primary.examine())
     }
 }
 

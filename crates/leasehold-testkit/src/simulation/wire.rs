@@ -1,11 +1,11 @@
 //! A store at the other end of a network.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Primary, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
     Revoke, Store,
@@ -256,6 +256,10 @@ impl Store for Wire {
                 |store: Arc<dyn Store>| -> BoxFuture<'static, _> { Box::pin(async move { store.diagnose().await }) };
             self.carry(call).await?
         })
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner().listen(listener);
     }
 
     fn tables(&self) -> Option<Tables> {

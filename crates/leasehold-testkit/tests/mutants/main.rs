@@ -5,12 +5,12 @@ mod permits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::validity::Moment;
 use leasehold::{
@@ -508,6 +508,10 @@ impl Store for Mutant {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         self.inner.diagnose()
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner.listen(listener);
     }
 
     fn tables(&self) -> Option<Tables> {

@@ -1,6 +1,6 @@
 //! A limit on how long one call may take.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -11,7 +11,7 @@ use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, 
 use crate::member::Member;
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
 
 /// The longest that any call may take.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -101,6 +101,10 @@ impl Store for Timeout {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(limited(LONGEST, self.inner.diagnose()))
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner.listen(listener);
     }
 
     fn tables(&self) -> Option<Tables> {

@@ -1,6 +1,6 @@
 //! A span around every call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
 
 /// Puts each call into a `tracing` span named `leasehold.<operation>`, with the store's kind and the lock's
 /// name; failures are events in it.
@@ -97,6 +97,10 @@ impl Store for Traced {
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         traced!(self, "leasehold.diagnose", "*", self.inner.diagnose())
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner.listen(listener);
     }
 
     fn tables(&self) -> Option<Tables> {

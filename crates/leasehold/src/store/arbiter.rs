@@ -102,9 +102,14 @@ pub struct Switch {
     pub patience: Duration,
 }
 
+/// Who is told of switches, on a thread of the store's: it must not block.
+pub type Listener = dyn Fn(&Switched) + Send + Sync;
+
 /// A new route, as a client tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switched {
+    /// Where the one before led, as far as this client has known.
+    pub from: Target,
     /// The route.
     pub route: Route,
     /// In how long it comes into force at the latest; none if it is in force, or nobody knows yet.

@@ -4,6 +4,7 @@ use futures_util::future::BoxFuture;
 
 use super::tagged::{Epoch, Incarnation, Tagged};
 use crate::error::Result;
+use crate::finding::Finding;
 
 /// A store that can be the primary of a fallback: it knows which data set it serves, and compares that within each step.
 pub trait Primary: Tagged {
@@ -12,6 +13,12 @@ pub trait Primary: Tagged {
 
     /// What it serves now.
     fn serves(&self) -> BoxFuture<'_, Result<Serving>>;
+
+    /// Raises the watermark to `epoch`, that of a route that is in force; never lowers it.
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>>;
+
+    /// What an operator should know about it as a primary: [`Store::diagnose`](super::Store::diagnose) for one that is not alone.
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
 }
 
 /// What a primary serves.
@@ -19,6 +26,7 @@ pub trait Primary: Tagged {
 pub struct Serving {
     /// Its data set.
     pub incarnation: Incarnation,
-    /// The largest epoch that a claim or a carry has come with; [`Epoch::default`] if none has.
+    /// The largest epoch that it has heard of, with a claim, with a carry or by [`raise`](Primary::raise); [`Epoch::default`] if
+    /// of none.
     pub watermark: Epoch,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Applied, Event, Guard, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+    Event, Guard, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
 };
 
 use nix::unistd::Pid;
@@ -163,18 +163,16 @@ impl<'a> Run<'a> {
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
-        let told = Arc::clone(&self.teller);
-        let place = config.place().clone().telling(move |switched| told.switches(switched));
         let opened = if args.forever {
             let open = async || {
-                let (settings, place) = (settings(args, &teller), place.clone());
+                let (settings, place) = (settings(args, &teller), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
                 let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
                 opened.expect("a panic ends the process")
             };
-            unless_stopped(&mut self.warden, patiently(&teller, Duration::MAX, open)).await
+            unless_stopped(&mut self.warden, patiently(&teller, open)).await
         } else {
-            Ok(place.open().map(|store| settings(args, &teller).over(store)))
+            Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
         };
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
@@ -188,15 +186,16 @@ impl<'a> Run<'a> {
         self.teller.begin_waiting();
         let waiting = async {
             match self.args.wait {
-                _ if self.args.forever => patiently(&self.teller, Duration::MAX, async || lock.acquire().await).await,
-                None => {
-                    patiently(&self.teller, self.config.place().moves_within(), async || lock.try_acquire().await).await
-                }
+                _ if self.args.forever => patiently(&self.teller, async || lock.acquire().await).await,
+                None => lock.try_acquire().await,
                 Some(_) => lock.acquire().await,
             }
         };
         let acquired = unless_stopped(&mut self.warden, waiting).await;
         self.teller.stop_waiting();
+        if let Ok(Ok(_)) = acquired {
+            self.teller.answered();
+        }
         if !matches!(acquired, Ok(Ok(Outcome::Acquired(_)))) {
             self.leave_nothing(locks).await;
         }
@@ -235,8 +234,11 @@ impl<'a> Run<'a> {
     /// NAME on its terms, and those that are held along with it.
     fn lock(&self, locks: &Locks, once: &Once) -> Result<MultiLock, Failure> {
         let args = self.args;
-        let Terms { ttl, kill_after } = self.terms;
-        let named = |name: &str| locks.lock(name).ttl(ttl).stop_grace(kill_after);
+        let Terms { ttl, kill_after, patience } = self.terms;
+        let named = |name: &str| {
+            let lock = locks.lock(name).ttl(ttl).stop_grace(kill_after);
+            if let Some(patience) = patience { lock.patience(patience) } else { lock }
+        };
         let mut main = once.claim(named(self.teller.name()), args.retry_failed);
         if let Some(least) = args.at_least_for {
             main = main.at_least_for(least);
@@ -432,24 +434,12 @@ async fn unless_stopped<T>(warden: &mut Warden, waiting: impl Future<Output = T>
     }
 }
 
-/// Asks until the store answers, for so long at the most. What can't pass is an answer; and so is a claim of one try that may have
-/// been carried out: the next one would take what it has left for somebody else's, or its tick for one that was run.
-async fn patiently<T>(
-    teller: &Teller,
-    most: Duration,
-    ask: impl AsyncFn() -> leasehold::Result<T>,
-) -> leasehold::Result<T> {
+/// Asks until the store answers; what can't pass is an answer.
+async fn patiently<T>(teller: &Teller, ask: impl AsyncFn() -> leasehold::Result<T>) -> leasehold::Result<T> {
     let mut backoff = Backoff::default();
-    let until = BootClock.now() + most;
-    let can_pass = |error: &leasehold::Error| {
-        let is_known = most == Duration::MAX || error.applied() == Applied::No;
-        is_known && exit::code_of(error.kind()) == exit::UNAVAILABLE
-    };
     loop {
         match ask().await {
-            Err(error) if can_pass(&error) && BootClock.now() < until => {
-                teller.outage(&error, most);
-            }
+            Err(error) if exit::code_of(error.kind()) == exit::UNAVAILABLE => teller.outage(&error, None),
             answer => {
                 if answer.is_ok() {
                     teller.answered();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leasehold::store::Switched;
+use leasehold::store::{Epoch, Target};
 use leasehold::validity::Moment;
 use leasehold::{Error, Event, HolderId, Holding, LockName};
 
@@ -27,6 +27,7 @@ pub struct Teller {
     /// Until when each lock is good, by its last hold. A late word about an earlier one must not move anything.
     holds: Mutex<BTreeMap<LockName, (HolderId, Moment)>>,
     kill_after: Duration,
+    patience: Option<Duration>,
     margin: Duration,
     verbose: bool,
     quiet: bool,
@@ -52,6 +53,7 @@ impl Teller {
             name: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
             holds: Mutex::default(),
             kill_after: terms.kill_after,
+            patience: terms.patience,
             margin: killing_takes(terms.ttl),
             verbose: args.verbose,
             quiet: args.quiet,
@@ -85,6 +87,7 @@ impl Teller {
             {
                 tell(&format!("{name} could not be renewed ({error}); {} are left", span(*remaining)));
             }
+            Event::Switched { to, epoch, within, .. } => self.switches(to, *epoch, *within),
             Event::GaveUp { name, tick } => tell(&format!(
                 "the run of {tick} of {name} is not known to have succeeded and is given up, as are too many later ones"
             )),
@@ -158,9 +161,12 @@ impl Teller {
         }
     }
 
-    /// What the store needs time for is told once. A hiccup is tried again, and told if it goes on.
+    /// What the store needs time for is told once. A hiccup is tried again, and told if it goes on. Whoever waits for nobody
+    /// but the store is told that it does.
     fn is_held_up(&self, name: &LockName, error: &Error) {
-        if !error.is_passing() {
+        if self.patience.is_some() {
+            self.outage(error, self.patience);
+        } else if !error.is_passing() {
             self.say(format_args!("{name} could not be asked for ({error}); it is tried again"));
         } else if !self.quiet && !self.told_held_up.swap(true, Ordering::Relaxed) {
             self.waiting.suspend(|| tell(&format!("waiting for {name}: {error}")));
@@ -180,19 +186,18 @@ impl Teller {
     }
 
     /// Locks move to another store of a fallback.
-    pub fn switches(&self, switched: &Switched) {
+    fn switches(&self, to: &Target, epoch: Epoch, within: Option<Duration>) {
         if self.quiet {
             return;
         }
-        let Switched { route, within } = switched;
         let when = within.map_or_else(String::new, |within| format!(", in {} at the latest", span(within)));
-        self.waiting.suspend(|| tell(&format!("locks move to {} (route {}){when}", route.target, route.epoch)));
+        self.waiting.suspend(|| tell(&format!("locks move to {to} (route {epoch}){when}")));
     }
 
-    /// The store is away, and will be asked again, for so long. Told once.
-    pub fn outage(&self, error: &Error, most: Duration) {
+    /// The store is away, and will be asked again, for so long at the most. Told once.
+    pub fn outage(&self, error: &Error, most: Option<Duration>) {
         if !self.told_outage.swap(true, Ordering::Relaxed) {
-            let until = if most == Duration::MAX { "until it answers".into() } else { format!("for {}", span(most)) };
+            let until = most.map_or_else(|| "until it answers".into(), |most| format!("for {}", span(most)));
             self.waiting.suspend(|| tell(&format!("{error}; it is asked again {until}")));
         }
     }
@@ -243,7 +248,7 @@ mod tests {
             panic!()
         };
         let deadlines = Deadlines::unwatched();
-        let terms = Terms { ttl: Duration::from_secs(30), kill_after: Duration::from_secs(10) };
+        let terms = Terms { ttl: Duration::from_secs(30), kill_after: Duration::from_secs(10), patience: None };
         (Teller::new(&args, terms, deadlines.clone()), deadlines)
     }
 

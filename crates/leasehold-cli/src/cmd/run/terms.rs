@@ -15,6 +15,8 @@ pub struct Terms {
     pub ttl: Duration,
     /// How long after TERM the KILL comes.
     pub kill_after: Duration,
+    /// For how long a store that can't say is asked again by a run that waits for nobody; nothing where it is the usual.
+    pub patience: Option<Duration>,
 }
 
 impl Terms {
@@ -22,7 +24,8 @@ impl Terms {
     pub fn of(args: &RunArgs, place: &Place) -> Self {
         let ttl = args.ttl.unwrap_or_else(|| place.usual_ttl());
         let usual = (ttl / 3).min(USUAL_GRACE).min(place.longest_stop_grace());
-        Self { ttl, kill_after: args.kill_after.unwrap_or(usual) }
+        let patience = place.moves_within().filter(|_| !args.waits());
+        Self { ttl, kill_after: args.kill_after.unwrap_or(usual), patience }
     }
 }
 
@@ -35,10 +38,14 @@ mod tests {
     use crate::args::{Cli, Verb};
 
     fn terms(options: &[&str], place: &Place) -> (u64, u64) {
+        let terms = all_terms(options, place);
+        (terms.ttl.as_secs(), terms.kill_after.as_secs())
+    }
+
+    fn all_terms(options: &[&str], place: &Place) -> Terms {
         let words = ["leasehold", "run", "a"].iter().chain(options).chain(&["--", "true"]);
         let Verb::Run(args) = Cli::try_parse_from(words).unwrap().verb else { panic!("no run") };
-        let terms = Terms::of(&args, place);
-        (terms.ttl.as_secs(), terms.kill_after.as_secs())
+        Terms::of(&args, place)
     }
 
     #[test]
@@ -51,5 +58,8 @@ mod tests {
         assert_eq!(terms(&["--ttl", "1h"], &one), (3600, 10));
         assert_eq!(terms(&["--ttl", "4s", "--kill-after", "2s"], &one), (4, 2));
         assert_eq!(terms(&[], &fallback), (60, 3));
+        assert_eq!(all_terms(&[], &fallback).patience, Some(Duration::from_secs(23)));
+        assert_eq!(all_terms(&["--wait=1h"], &fallback).patience, None);
+        assert_eq!(all_terms(&[], &one).patience, None);
     }
 }

@@ -31,7 +31,7 @@ mod value;
 mod view;
 mod watches;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -51,7 +51,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::validity::BootClock;
 
 /// A store in an etcd cluster.
@@ -137,6 +137,9 @@ impl Store for Etcd {
             longest_stop_grace: Duration::MAX,
         }
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         None

@@ -10,7 +10,7 @@ use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Claim, FencingToken, HolderId, LeaseKey, Renewal};
 use crate::rule::Rule;
-use crate::store::{Carried, Route, Store};
+use crate::store::{Carried, Route, Store, Target};
 use crate::tick::NotDue;
 use crate::validity::{self, Moment};
 
@@ -97,8 +97,7 @@ struct Lease {
     token: FencingToken,
     /// Until when, by our own sends to the store where it is now.
     until: Moment,
-    /// An operator has revoked it, in the store where it is or in that to which it was to go along.
-    is_revoked: bool,
+    /// It knows as well whether an operator has revoked it, in the store where it is or in that to which it was to go along.
     bound: Bound,
 }
 
@@ -125,18 +124,20 @@ impl Holders {
         self.route.as_ref()
     }
 
-    /// Takes a reading of the route over; says whether it is another one than before.
-    pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<bool> {
-        let is_new = match &self.route {
-            Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => is_newer(&known.route, &route.route)?,
-            _ => false,
+    /// Takes a reading of the route over. Where the one before led, if it is another one.
+    pub fn learn(&mut self, route: RouteLease, now: Moment) -> Result<Option<Target>> {
+        let left = match &self.route {
+            Some(known) if Rule::ARestoredArbiterSkipsAnEpoch.holds() => {
+                is_newer(&known.route, &route.route)?.then(|| known.route.target.clone())
+            }
+            _ => None,
         };
         self.route = Some(route);
         let ids: Vec<_> = self.by_id.keys().copied().collect();
         for id in ids {
             self.rebind(id, now);
         }
-        Ok(is_new)
+        Ok(left)
     }
 
     /// A claim of this holder is about to be sent there; if it is for a tick, then after that to the arbiter.
@@ -198,7 +199,7 @@ impl Holders {
         let (known_until, bound) = known.map_or((until, None), |known| (known.until, Some(known.bound)));
         let until = until.max(known_until);
         let bound = bound.or(shared).unwrap_or_else(|| Bound::new(Moment::NEVER));
-        let lease = Lease { route: under.clone(), token, until, is_revoked: false, bound: bound.clone() };
+        let lease = Lease { route: under.clone(), token, until, bound: bound.clone() };
         if now >= lease.end(route) || !bound.move_to(lease.end(route)) {
             bound.cut();
             return None;
@@ -259,14 +260,14 @@ impl Holders {
                 self.rebind(holder, now);
             }
             Renewal::Gone => held.die(),
-            Renewal::Revoked => lease.is_revoked = true,
+            Renewal::Revoked => lease.bound.revoke(),
         }
         Ok(answer)
     }
 
     /// Whether an operator is known to have revoked its lease.
     pub fn is_revoked(&self, holder: HolderId) -> bool {
-        self.by_id.get(&holder).and_then(|held| held.lease.as_ref()).is_some_and(|lease| lease.is_revoked)
+        self.by_id.get(&holder).and_then(|held| held.lease.as_ref()).is_some_and(|lease| lease.bound.is_revoked())
     }
 
     /// Where it was to go along it was revoked: it ends where it is.
@@ -274,7 +275,7 @@ impl Holders {
         let held = self.by_id.get_mut(&moved.lease.key.holder);
         let lease = held.and_then(|held| held.lease.as_mut()).filter(|lease| lease.route == moved.from);
         if let Some(lease) = lease {
-            lease.is_revoked = true;
+            lease.bound.revoke();
         }
     }
 
@@ -287,7 +288,7 @@ impl Holders {
         let (route, lease) = (self.route.as_ref()?, held.lease.as_ref()?);
         let coming = route.coming.filter(|coming| route.is_armed() && now < coming.early)?;
         let is_over = now >= lease.end(route).min(held.wanted_until);
-        if lease.route.epoch.later(1) != route.route.epoch || is_over || lease.is_revoked {
+        if lease.route.epoch.later(1) != route.route.epoch || is_over || lease.bound.is_revoked() {
             return None;
         }
         let judged_by = if Rule::CarryIsJudgedByLate.holds() { coming.late } else { coming.early };

@@ -20,7 +20,7 @@ mod stores;
 mod switch;
 mod tend;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -32,7 +32,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
 use shared::Shared;
 use stores::{Side, Stores};
 
@@ -152,6 +152,10 @@ impl Store for Fallback {
             self.shared().start(&self.stores)?;
             self.shared().diagnose(&self.stores).await
         })
+    }
+
+    fn listen(&self, listener: Weak<Listener>) {
+        self.shared().listen(listener);
     }
 
     /// None: most of the time the leases are in the other store.

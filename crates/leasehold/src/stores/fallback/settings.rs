@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::span::Span;
-use crate::store::{RouteTerms, Switched};
+use crate::store::RouteTerms;
 use crate::validity::{self, BootClock, Clock};
 
 /// The TTL of a lock for which no other is said: less would not last through a failover with the usual settings.
@@ -17,9 +17,6 @@ const LEAST: Duration = Duration::from_secs(1);
 /// The longest: what is counted from them must not overflow, neither here nor in a store.
 const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Who is told of switches.
-type Told = Arc<dyn Fn(&Switched) + Send + Sync>;
-
 /// Settings of a [`Fallback`](super::Fallback). All clients of a namespace must have the same route lease and largest TTL.
 #[derive(Clone)]
 #[must_use]
@@ -30,7 +27,6 @@ pub struct Settings {
     pub(super) up_after: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) simulated: bool,
-    pub(super) on_switch: Option<Told>,
     pub(super) primary_name: Option<String>,
 }
 
@@ -43,7 +39,6 @@ impl Default for Settings {
             up_after: Duration::from_secs(60),
             clock: Arc::new(BootClock),
             simulated: false,
-            on_switch: None,
             primary_name: None,
         }
     }
@@ -80,12 +75,6 @@ impl Settings {
     /// that calls it otherwise is refused. Default: as its URL says.
     pub fn primary_name(mut self, name: impl Into<String>) -> Self {
         self.primary_name = Some(name.into());
-        self
-    }
-
-    /// Who is told of each switch that this client sees. Called in the background; it must not block.
-    pub fn on_switch(mut self, tell: impl Fn(&Switched) + Send + Sync + 'static) -> Self {
-        self.on_switch = Some(Arc::new(tell));
         self
     }
 

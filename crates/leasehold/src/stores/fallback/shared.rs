@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -19,7 +19,7 @@ use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::lease::LeaseKey;
 use crate::rule::Rule;
 use crate::span::Span;
-use crate::store::{Epoch, Route, RouteTerms, Switched, Target};
+use crate::store::{Epoch, Listener, Route, RouteTerms, Switched, Target};
 use crate::validity::Moment;
 
 /// What all handles of one fallback share, and its background works on.
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
     leftovers: [Leftovers; 2],
     pub bells: Bells,
+    /// Who is told of switches.
+    listeners: Mutex<Vec<Weak<Listener>>>,
     /// In which process the background was started.
     pub started_in: Mutex<Option<u32>>,
     pub closing: watch::Sender<bool>,
@@ -75,6 +77,7 @@ impl Shared {
             arbiter_is_away: AtomicBool::new(false),
             leftovers: Default::default(),
             bells: Bells::default(),
+            listeners: Mutex::default(),
             started_in: Mutex::default(),
             closing: watch::Sender::new(false),
         }
@@ -251,14 +254,14 @@ impl Shared {
     fn learn(&self, route: RouteLease) -> Result<()> {
         let now = self.now();
         let within = route.coming.filter(|_| route.is_armed()).map(|coming| coming.late.since(now));
-        let switched = Switched { route: route.route.clone(), within };
+        let new = route.route.clone();
         let learned = self.holders().learn(route, now);
         #[cfg(feature = "traced")]
         if let Err(error) = &learned {
             tracing::error!(%error, "the fallback's route is not to be believed");
         }
-        if learned? {
-            self.tell(&switched);
+        if let Some(from) = learned? {
+            self.tell(&Switched { from, route: new, within });
         }
         self.bells.carry.notify_one();
         Ok(())
@@ -272,10 +275,17 @@ impl Shared {
             within = ?switched.within,
             "the fallback's route has changed"
         );
-        if let Some(tell) = &self.settings.on_switch {
+        let listeners: Vec<_> = lock(&self.listeners).iter().filter_map(Weak::upgrade).collect();
+        for tell in listeners {
             // Who panics must not take the route along.
             let _ = catch_unwind(AssertUnwindSafe(|| tell(switched)));
         }
+    }
+
+    pub fn listen(&self, listener: Weak<Listener>) {
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|known| known.strong_count() > 0);
+        listeners.push(listener);
     }
 
     /// What is left of a holder in a store is taken away in the background, as far as that can be done: behind what went out

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::shared::Shared;
+use futures_util::future::{join, join3};
+
+use super::shared::{Shared, limited};
 use super::stores::{Side, Stores};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{HolderId, Holding, Revoke};
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::WakeUps;
+use crate::store::{Epoch, Serving, Target, WakeUps};
+
+/// A route whose number is larger is told: years are left, or it is switched much too often.
+const NEARLY_LAST: Epoch = Epoch::new(Epoch::LAST.number() / 10 * 9);
 
 impl Shared {
     /// Where holders are: in one store, or while the route changes in either.
@@ -74,17 +79,47 @@ impl Shared {
         stores.on(sides[0]).subscribe(name).await
     }
 
-    /// How the route stands, and what both stores have to say.
+    /// How the route stands, and what both stores have to say: asked at once, for each may be silent.
     pub async fn diagnose(&self, stores: &Stores) -> Result<Vec<Finding>> {
-        let read = self.read_anew().await;
+        let serves = limited(self.settings.primary_limit(), stores.primary().serves());
+        let parts = join(stores.primary().examine(), stores.on(Side::Arbiter).diagnose());
+        let (read, serves, (primary, arbiter)) = join3(self.read_anew(), serves, parts).await;
         let mut findings = vec![self.about_the_route(&read)];
-        for (side, subject) in [(Side::Primary, "primary"), (Side::Arbiter, "arbiter")] {
-            match stores.on(side).diagnose().await {
+        findings.extend(serves.ok().and_then(|serving| self.about_the_primary(&serving)));
+        for (found, subject) in [(primary, "primary"), (arbiter, "arbiter")] {
+            match found {
                 Ok(found) => findings.extend(found),
                 Err(error) => findings.push(Finding::problem(subject, error.to_string(), "see that it can be reached")),
             }
         }
         Ok(findings)
+    }
+
+    /// Whether what it serves is what the route leads to; nothing where that is not known.
+    fn about_the_primary(&self, serving: &Serving) -> Option<Finding> {
+        let (subject, route, seen) = ("primary", self.known_route()?, serving.watermark);
+        let up_after = self.settings.up_after;
+        Some(match &route.route.target {
+            Target::Primary(expected) if *expected == serving.incarnation => {
+                Finding::fine(subject, format!("it serves what the route leads to, and has heard of route {seen}"))
+            }
+            Target::Primary(_) => {
+                let message =
+                    "it was restarted or replaced, and the route does not lead to what it is now: nothing is granted";
+                let within = Span(self.settings.moves_within());
+                let fix =
+                    format!("wait: a client that holds or waits for a lock has the route follow it within {within}");
+                Finding::warning(subject, message, fix)
+            }
+            Target::Arbiter => {
+                let missed = route.complained(self.now()).filter(|ago| *ago < up_after);
+                let missed =
+                    missed.map_or_else(String::new, |ago| format!("; a client could not reach it {} ago", Span(ago)));
+                let message = format!("it can be reached, and is not in use{missed}. It has heard of route {seen}");
+                let fix = format!("wait: the route goes back once all clients have reached it for {}", Span(up_after));
+                Finding::warning(subject, message, fix)
+            }
+        })
     }
 
     fn about_the_route(&self, read: &Result<()>) -> Finding {
@@ -99,7 +134,12 @@ impl Shared {
         if !route.is_in_force(now) {
             return Finding::warning("route", format!("number {number} is about to lead to {target}"), "wait for it");
         }
-        Finding::fine("route", format!("number {number} leads to {target}, since {}", Span(route.in_force_for(now))))
+        let message = format!("number {number} leads to {target}, since {}", Span(route.in_force_for(now)));
+        if number > NEARLY_LAST {
+            let fix = "move to another namespace: tokens have no room for more, and nothing is granted then";
+            return Finding::warning("route", format!("{message}; the last is number {}", Epoch::LAST), fix);
+        }
+        Finding::fine("route", message)
     }
 }
 

@@ -17,7 +17,7 @@ use super::stores::{Side, Stores};
 use super::switch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Ended;
-use crate::store::Target;
+use crate::store::{Epoch, Target};
 use crate::validity::Moment;
 
 /// How often a primary that is away, or not in use, is looked at.
@@ -109,6 +109,9 @@ impl Shared {
             let sent = self.now();
             let answer = limited(self.settings.primary_limit(), stores.primary().serves()).await;
             self.health.send_modify(|health| health.note(&answer, sent));
+            if let Ok(serving) = &answer {
+                self.tell_of_the_route(stores, serving.watermark).await;
+            }
             if self.is_to_complain(complained) {
                 complained = sent;
                 let _ = limited(self.settings.read_limit(), stores.arbiter().complain()).await;
@@ -120,6 +123,15 @@ impl Shared {
                 () = self.settings.clock.sleep_until(sent + usual) => {}
                 () = self.bells.probe.notified() => tokio::time::sleep(PROBE / 10).await,
             }
+        }
+    }
+
+    /// A primary that is not in use, or came back empty, would not hear of routes; and it is who knows of them if the arbiter
+    /// loses its data. Of none that is only coming: who holds something under the one before may still have it renewed.
+    async fn tell_of_the_route(&self, stores: &Stores, known: Epoch) {
+        let Some(route) = self.known_route().filter(|route| route.is_in_force(self.now())) else { return };
+        if known < route.route.epoch {
+            let _ = limited(self.settings.primary_limit(), stores.primary().raise(route.route.epoch)).await;
         }
     }
 

@@ -7,12 +7,14 @@ use futures_util::future::BoxFuture;
 
 use super::{Entry, Memory, Saved};
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::marks::Marks;
 use crate::member::{Identity, Member, Memories, Ratified};
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::span::Span;
+use crate::store::Store;
 use crate::tick::{Due, NotDue, Standing, Tick, Verdict};
 use crate::validity::Moment;
 
@@ -251,5 +253,9 @@ impl Member for Memory {
             let server = self.with_all(|contents, _| self.life(&contents.life));
             Ok(Identity { server, max_ttl: Duration::MAX, unfit: None })
         })
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        self.diagnose()
     }
 }

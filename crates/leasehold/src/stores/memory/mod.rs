@@ -17,7 +17,7 @@ use crate::marks::Marks;
 use crate::member::Member;
 use crate::name::LockName;
 use crate::rule::Rule;
-use crate::store::{Arbiter, Bell, Epoch, Primary, QUEUE_ENTRY, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Bell, Epoch, Listener, Primary, QUEUE_ENTRY, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
 
@@ -463,6 +463,9 @@ impl Store for Memory {
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async { Ok(vec![Finding::fine("memory", "locks live in this process and end with it")]) })
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         None

@@ -4,7 +4,8 @@ use futures_util::future::BoxFuture;
 
 use super::Memory;
 use crate::error::Result;
-use crate::store::{Primary, Serving};
+use crate::finding::Finding;
+use crate::store::{Epoch, Primary, Serving, Store};
 
 impl Primary for Memory {
     fn identity(&self) -> String {
@@ -16,5 +17,17 @@ impl Primary for Memory {
             self.with_all(|contents, _| Serving { incarnation: contents.incarnation(), watermark: contents.watermark })
         };
         Box::pin(async move { Ok(look()) })
+    }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        let raise = move || self.with_all(|contents, _| contents.watermark = contents.watermark.max(epoch));
+        Box::pin(async move {
+            raise();
+            Ok(())
+        })
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        self.diagnose()
     }
 }

@@ -20,7 +20,7 @@ mod shedlock;
 mod tagged;
 mod tls;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -36,7 +36,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Database, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Acquired, Asked, Mode, Said, Shown};
@@ -312,6 +312,9 @@ impl Store for MySql {
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async { doctor::diagnose(&self.site.options).await.map_err(|fault| self.told(fault)) })
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         let home = self.site.home.lock().unwrap_or_else(PoisonError::into_inner).clone()?;

@@ -20,7 +20,7 @@ mod statements;
 mod tagged;
 mod tls;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -37,7 +37,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Database, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Acquired, Asked, Mode, Said};
@@ -390,6 +390,9 @@ impl Store for Postgres {
             doctor::diagnose(&self.server, user).await.map_err(|fault| self.told(fault))
         })
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         let options = &self.server.options;

@@ -25,8 +25,8 @@ mod rounds;
 mod view;
 mod votes;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -36,7 +36,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 use self::census::Census;
 use self::ending::Ending;
@@ -200,6 +200,9 @@ impl Store for Quorum {
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.inner.diagnose())
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         None

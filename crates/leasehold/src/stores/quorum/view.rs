@@ -104,7 +104,7 @@ impl Inner {
     }
 
     pub(super) async fn diagnose(&self) -> Result<Vec<Finding>> {
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.diagnose()));
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().examine()));
         let (mut findings, mut away) = (Vec::new(), Vec::new());
         let mut answers = Round::send(calls, LIMIT * 5).await.rest().await;
         answers.sort_unstable_by_key(|(member, _)| *member);

@@ -11,12 +11,14 @@ use redis::{Cmd, Value};
 
 use super::answer::{Fields, millis, tick, unreadable};
 use super::connection::Session;
+use super::doctor::Duty;
 use super::keys::{self, Keys};
 use super::node::{Node, Role};
 use super::options::Topology;
 use super::script::Script;
 use super::{Redis, answer, with_due};
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::member::{Identity, Member, Memories, Ratified};
 use crate::name::LockName;
@@ -216,5 +218,9 @@ impl Member for Redis {
 
     fn identity(&self) -> BoxFuture<'_, Result<Identity>> {
         Box::pin(self.who_it_is())
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(self.examined_as(Duty::Member))
     }
 }

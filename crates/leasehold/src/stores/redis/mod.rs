@@ -24,7 +24,7 @@ mod sentinel;
 mod servers;
 mod tls;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -34,7 +34,7 @@ use self::answer::Fields;
 use self::bells::Bells;
 use self::connection::{Call, Session, Terms};
 use self::dial::Dial;
-use self::doctor::Doctor;
+use self::doctor::{Doctor, Duty};
 use self::fault::Fault;
 use self::keys::Keys;
 use self::options::{Options, Topology};
@@ -45,7 +45,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::tls::Tls;
 use crate::tick::{Due, Verdict};
 
@@ -176,6 +176,11 @@ impl Redis {
     /// Over what claims go.
     fn for_claims(&self) -> &Servers {
         self.claims.as_ref().unwrap_or(&self.servers)
+    }
+
+    async fn examined_as(&self, duty: Duty) -> Result<Vec<Finding>> {
+        let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial, duty };
+        doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
     }
 
     /// Asks any master.
@@ -371,6 +376,9 @@ impl Store for Redis {
         }
     }
 
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
+
     fn tables(&self) -> Option<Tables> {
         None
     }
@@ -464,10 +472,7 @@ impl Store for Redis {
     }
 
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async {
-            let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial };
-            doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
-        })
+        Box::pin(self.examined_as(Duty::Alone))
     }
 }
 

@@ -10,12 +10,14 @@ use redis::{Cmd, Value};
 
 use super::answer::{self, Fields, unreadable};
 use super::connection::{Call, Session};
+use super::doctor::Duty;
 use super::fault::Fault;
 use super::keys::{self, Keys};
 use super::options::Topology;
 use super::script::Script;
 use super::{LIMIT, Redis, again, for_each_ttl};
 use crate::error::{Error, ErrorKind, Result};
+use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Grant, LeaseKey, Place, Renewal};
 use crate::store::{Carried, Epoch, Incarnation, Primary, Refusal, Route, Serving, Tagged, Target};
 
@@ -110,6 +112,16 @@ impl Redis {
         };
         let answer = self.run(self.for_claims(), script, keys.lock(), make).await?;
         Ok(refusal(&answer)?.map_or(Ok(()), Err))
+    }
+
+    async fn raise_to(&self, epoch: Epoch) -> Result<()> {
+        let (script, key) = (&self.scripts.primary.raise, keys::watermark(&self.options.namespace));
+        let make = |session: Session<'_>| {
+            let mut call = script.begin(session, 1, 1, 256);
+            call.arg(&key).arg(epoch.number());
+            call
+        };
+        self.run(&self.servers, script, &key, make).await.map(drop)
     }
 
     async fn serving(&self) -> Result<Serving> {
@@ -207,5 +219,24 @@ impl Primary for Redis {
 
     fn serves(&self) -> BoxFuture<'_, Result<Serving>> {
         Box::pin(self.serving())
+    }
+
+    fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.raise_to(epoch))
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async {
+            let (found, serving) = futures_util::future::join(self.examined_as(Duty::Primary), self.serving()).await;
+            let mut findings = found?;
+            findings.push(match serving {
+                Ok(_) => Finding::fine("data set", "scripts see which one they work on (INFO)"),
+                Err(error) => {
+                    let fix = "ACL SETUSER … +info, on a server that lets scripts call INFO";
+                    Finding::problem("data set", error.to_string(), fix)
+                }
+            });
+            Ok(findings)
+        })
     }
 }

@@ -81,6 +81,7 @@ pub(super) struct PrimaryScripts {
     pub renew_under: Script,
     pub carry: Script,
     pub serves: Script,
+    pub raise: Script,
 }
 
 macro_rules! script {
@@ -137,6 +138,7 @@ impl Scripts {
                 renew_under: script!("renew_under.lua", Routed, WHEN_FULL_TOO),
                 carry: script!("carry.lua", Routed, ""),
                 serves: script!("serves.lua", None, WHEN_FULL_TOO),
+                raise: script!("raise.lua", None, WHEN_FULL_TOO),
             },
         }
     }

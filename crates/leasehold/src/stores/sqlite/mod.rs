@@ -29,7 +29,7 @@ mod ticks;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -45,7 +45,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{self, Arbiter, Epoch, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{self, Arbiter, Epoch, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -223,6 +223,9 @@ impl Store for Sqlite {
             answer.map_err(|fault| self.told(&fault))
         })
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         let Database { place, namespace, .. } = &*self.database;

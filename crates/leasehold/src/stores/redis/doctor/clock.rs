@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use super::duty::Duty;
 use super::patient::Patient;
 use crate::finding::Finding;
 use crate::lease::FencingToken;
@@ -30,10 +31,10 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         }
     }
     let ours = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    clock.map(|clock| difference(clock, ours)).into_iter().chain([latency(trips)]).collect()
+    clock.map(|clock| difference(clock, ours, patient.duty)).into_iter().chain([latency(trips)]).collect()
 }
 
-fn difference(theirs: Duration, ours: Duration) -> Finding {
+fn difference(theirs: Duration, ours: Duration, duty: Duty) -> Finding {
     let apart = theirs.abs_diff(ours);
     let way = if theirs > ours { "ahead of" } else { "behind" };
     if theirs < FencingToken::BUILT {
@@ -42,11 +43,14 @@ fn difference(theirs: Duration, ours: Duration) -> Finding {
         return Finding::problem("clock", message, "set the server's clock");
     }
     if apart > APART {
-        let message = format!(
-            "the server's clock is {:.0?} {way} ours. Leases don't mind; ticks are due by the server's",
-            Duration::from_secs(apart.as_secs())
-        );
-        return Finding::warning("clock", message, "have both clocks set by NTP");
+        let told = format!("the server's clock is {:.0?} {way} ours", Duration::from_secs(apart.as_secs()));
+        let costs = match duty {
+            Duty::Alone => "Leases don't mind; ticks are due by the server's",
+            Duty::Member => "Leases don't mind; ticks that are due by the others' it may refuse",
+            // Not even tokens: what another store has granted is of another epoch.
+            Duty::Primary => return Finding::fine("clock", format!("{told}: neither leases nor ticks mind")),
+        };
+        return Finding::warning("clock", format!("{told}. {costs}"), "have both clocks set by NTP");
     }
     // Rounded, so that all masters of a cluster are told of in one line.
     Finding::fine("clock", format!("at most {} s from ours", apart.as_secs() + 1))
@@ -73,11 +77,12 @@ mod tests {
     #[test]
     fn clocks_that_are_apart_are_told_and_a_clock_that_makes_no_tokens_is_a_problem() {
         let now = FencingToken::BUILT + Duration::from_secs(86400);
-        let told = |theirs| difference(theirs, now);
+        let told = |theirs| difference(theirs, now, Duty::Alone);
         assert_eq!(told(now + Duration::from_secs(200)).severity, Severity::Fine);
         let (ahead, behind) = (told(now + Duration::from_secs(301)), told(now - Duration::from_secs(400)));
         assert!(ahead.severity == Severity::Warning && ahead.message.contains("301s ahead of"), "{ahead:?}");
         assert!(behind.severity == Severity::Warning && behind.message.contains("400s behind"), "{behind:?}");
+        assert_eq!(difference(now + Duration::from_secs(301), now, Duty::Primary).severity, Severity::Fine);
         assert_eq!(told(FencingToken::BUILT - Duration::from_secs(1)).severity, Severity::Problem);
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::duty::Duty;
 use super::info::Info;
 use super::patient::Patient;
 use crate::finding::Finding;
@@ -24,6 +25,7 @@ struct Terms {
     stops: Option<Option<Duration>>,
     /// Whether anybody would promote one.
     is_alone: bool,
+    duty: Duty,
 }
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
@@ -37,8 +39,9 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         guard: patient.options.guard(),
         stops: settings.map(|(to_write, max_lag)| stops_within(to_write, max_lag, replicas)),
         is_alone: matches!(patient.options.topology, Topology::One(_)),
+        duty: patient.duty,
     };
-    findings.extend(lag(info));
+    findings.extend(lag(info).filter(|_| patient.duty == Duty::Alone));
     findings.push(terms.failover());
     findings
 }
@@ -46,7 +49,15 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
 /// The restart guard, and whether it holds grants up now.
 async fn guard(patient: &Patient<'_>) -> Finding {
     let subject = "restart guard";
+    if patient.duty == Duty::Primary {
+        let message = "without a say: the route leads to one data set, and what was restarted or promoted is another";
+        return Finding::fine(subject, message);
+    }
     let Some(guard) = patient.options.restart_guard() else {
+        if patient.duty == Duty::Member {
+            let message = "off: a member that came back would grant what others still hold, and is refused";
+            return Finding::problem(subject, message, "write restart_guard=on");
+        }
         return Finding::fine(subject, "off: grants begin as soon as the server does, whatever it has forgotten");
     };
     let max_ttl = guard.max_ttl;
@@ -94,6 +105,18 @@ impl Terms {
                 format!("wait_replicas={waits_for}, and there are {replicas}: nothing is granted or renewed"),
                 format!("wait_replicas={replicas}, or add replicas"),
             );
+        }
+        match self.duty {
+            Duty::Alone => {}
+            Duty::Member => {
+                let message =
+                    "what takes its place is a member that came back: it learns from the others before it counts";
+                return Finding::fine("failover", message);
+            }
+            Duty::Primary => {
+                let message = "what takes its place is another one to the route: exclusion survives it";
+                return Finding::fine("failover", message);
+            }
         }
         match (replicas, self.is_alone) {
             (0, true) => return Finding::fine("failover", "no replica could be promoted"),
@@ -164,7 +187,7 @@ mod tests {
         guard: Option<Duration>,
         stops: Option<Option<Duration>>,
     ) -> (Severity, String) {
-        let finding = Terms { replicas, waits_for, guard, stops, is_alone: false }.failover();
+        let finding = Terms { replicas, waits_for, guard, stops, is_alone: false, duty: Duty::Alone }.failover();
         (finding.severity, finding.message + " / " + &finding.fix.unwrap_or_default())
     }
 

@@ -3,12 +3,15 @@
 mod attempts;
 mod clock;
 mod cluster;
+mod duty;
 mod failover;
 mod info;
 mod keys;
+mod memories;
 mod memory;
 mod patient;
 mod persistence;
+mod replication;
 mod rights;
 mod scripts;
 mod sentinels;
@@ -19,6 +22,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 
+pub(super) use self::duty::Duty;
 use self::patient::Patient;
 use super::address::Address;
 use super::connection::{Link, Place};
@@ -39,6 +43,7 @@ pub(super) struct Doctor<'a> {
     pub options: &'a Options,
     pub scripts: &'a Scripts,
     pub dial: &'a Dial,
+    pub duty: Duty,
 }
 
 impl Doctor<'_> {
@@ -92,6 +97,8 @@ impl Doctor<'_> {
         findings.extend(patient.info.iter().flat_map(memory::findings));
         findings.extend(persistence::findings(&patient));
         findings.extend(failover::findings(&patient).await);
+        findings.extend(replication::finding(&patient));
+        findings.extend(memories::finding(&patient).await);
         findings.extend(cluster::findings(&patient).await);
         findings.extend(rights::findings(&patient).await);
         findings.extend(clock::findings(&patient).await);

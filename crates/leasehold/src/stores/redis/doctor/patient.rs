@@ -9,6 +9,7 @@ use redis::{
 };
 
 use super::Doctor;
+use super::duty::Duty;
 use super::info::Info;
 use crate::stores::redis::address::Address;
 use crate::stores::redis::answer;
@@ -21,12 +22,13 @@ use crate::stores::redis::script::Scripts;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The settings that bear on locks.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 8] = [
     "appendfsync",
     "save",
     "stop-writes-on-bgsave-error",
     "min-replicas-to-write",
     "min-replicas-max-lag",
+    "repl-backlog-ttl",
     "cluster-require-full-coverage",
     "maxmemory-policy",
 ];
@@ -36,6 +38,7 @@ pub(super) struct Patient<'a> {
     pub options: &'a Options,
     pub scripts: &'a Scripts,
     pub dial: &'a Dial,
+    pub duty: Duty,
     pub address: &'a Address,
     pub connection: MultiplexedConnection,
     /// None for a user who may not ask; the same of the settings.
@@ -51,9 +54,9 @@ impl<'a> Patient<'a> {
         // Sentinels and old servers know no other.
         let (protocol, config) = (ProtocolVersion::RESP2, AsyncConnectionConfig::new());
         let connection = doctor.dial.connect(address, protocol, config, PATIENCE).await?;
-        let Doctor { options, scripts, dial } = *doctor;
+        let Doctor { options, scripts, dial, duty } = *doctor;
         let said = String::new();
-        let mut patient = Self { options, scripts, dial, address, connection, info: None, settings: None, said };
+        let mut patient = Self { options, scripts, dial, duty, address, connection, info: None, settings: None, said };
         let mut questions = vec![redis::cmd("INFO")];
         questions.extend(SETTINGS.map(|setting| command("CONFIG", &["GET", setting])));
         let mut answers = patient.ask(&questions).await?.into_iter();

@@ -1,5 +1,6 @@
 //! What a restart forgets.
 
+use super::duty::Duty;
 use super::info::Info;
 use super::patient::Patient;
 use crate::finding::Finding;
@@ -20,7 +21,7 @@ pub(super) fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let Some(info) = &patient.info else { return Vec::new() };
     let kept = kept(info, patient.setting("appendfsync"), patient.setting("save"));
     let stops = patient.setting("stop-writes-on-bgsave-error") != Some("no");
-    let mut findings = vec![of_kept(kept, patient.options.guard().is_some())];
+    let mut findings = vec![of_kept(kept, patient.options.guard().is_some(), patient.duty)];
     findings.extend(failed(info, stops && patient.setting("save") != Some("")));
     findings
 }
@@ -36,7 +37,7 @@ fn kept(info: &Info, fsync: Option<&str>, save: Option<&str>) -> Kept {
     }
 }
 
-fn of_kept(kept: Kept, guarded: bool) -> Finding {
+fn of_kept(kept: Kept, guarded: bool, duty: Duty) -> Finding {
     let (how, forgets) = match kept {
         Kept::Always => {
             let message =
@@ -48,6 +49,16 @@ fn of_kept(kept: Kept, guarded: bool) -> Finding {
         Kept::Not => ("none", "everything"),
         Kept::Unknown => ("no append-only file", "all since the last snapshot, if there is any"),
     };
+    let others = match duty {
+        Duty::Alone => None,
+        Duty::Member => Some("The other members remember it, and this one learns it from them: it need not be kept"),
+        Duty::Primary => {
+            Some("The route does not lead to what comes back, and ticks are the arbiter's: it need not be kept")
+        }
+    };
+    if let Some(others) = others {
+        return Finding::fine("persistence", format!("{how}: a restart forgets {forgets}. {others}"));
+    }
     let leases = if guarded {
         "Leases are covered by the restart guard; not so ticks and keys that were done"
     } else {
@@ -98,9 +109,12 @@ mod tests {
         assert_eq!(kept(&off, Some("always"), Some("3600 1")), Kept::Snapshots);
         assert_eq!(kept(&off, Some("always"), Some("")), Kept::Not);
         assert_eq!(kept(&off, None, None), Kept::Unknown);
-        assert_eq!(of_kept(Kept::Always, false).severity, Severity::Fine);
-        assert!(of_kept(Kept::Not, true).message.contains("covered by the restart guard"));
-        assert!(of_kept(Kept::Not, false).fix.unwrap().contains("restart_guard=on"));
+        assert_eq!(of_kept(Kept::Always, false, Duty::Alone).severity, Severity::Fine);
+        for duty in [Duty::Member, Duty::Primary] {
+            assert_eq!(of_kept(Kept::Not, false, duty).severity, Severity::Fine);
+        }
+        assert!(of_kept(Kept::Not, true, Duty::Alone).message.contains("covered by the restart guard"));
+        assert!(of_kept(Kept::Not, false, Duty::Alone).fix.unwrap().contains("restart_guard=on"));
     }
 
     #[test]

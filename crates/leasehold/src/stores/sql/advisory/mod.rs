@@ -15,7 +15,7 @@ mod sessions;
 mod tether;
 pub(crate) mod token;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -30,7 +30,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store of session locks. All its handles have the same sessions.
 pub(crate) struct Advisory<S: Server> {
@@ -175,6 +175,9 @@ impl<S: Server> Store for Advisory<S> {
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.ask(|sessions| async move { sessions.diagnose().await }))
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         None // No row says who holds what.

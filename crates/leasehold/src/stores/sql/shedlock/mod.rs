@@ -14,7 +14,7 @@ mod clocks;
 mod options;
 mod row;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,7 +30,7 @@ use crate::lease::{
 };
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// The most characters that a name has room for.
 const LONGEST_NAME: usize = 64;
@@ -284,6 +284,9 @@ impl<T: Table> Store for ShedLock<T> {
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.examine())
     }
+
+    /// One store: nothing moves.
+    fn listen(&self, _: Weak<Listener>) {}
 
     fn tables(&self) -> Option<Tables> {
         None
