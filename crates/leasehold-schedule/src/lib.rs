@@ -63,24 +63,12 @@
 //! minutes.
 
 mod cron;
-mod days;
 mod error;
-mod field;
-mod fields;
-mod hashed;
-mod lint;
-mod pattern;
-mod period;
 mod schedule;
-mod seconds;
-mod set;
-mod stretch;
-mod text;
 mod ticks;
-mod zone;
 
+pub use cron::lint::{Lint, LintRule};
 pub use error::ScheduleError;
 pub use jiff::Timestamp;
-pub use lint::{Lint, LintRule};
 pub use schedule::Schedule;
 pub use ticks::Ticks;

@@ -1,6 +1,6 @@
 //! `H`: times that are spread over jobs by their names, the same ones on every node and for ever.
 
-use crate::field::Kind;
+use super::field::Kind;
 
 /// What `H` is made a number with: a job's name, where one is known.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::seconds::floor;
 use crate::error::{ScheduleError, shown};
-use crate::seconds::floor;
 
 /// The longest period, in milliseconds: 3650 days.
 const LONGEST: u64 = 3650 * 86_400_000;
