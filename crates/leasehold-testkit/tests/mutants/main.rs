@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Primary, Store, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Notes, Primary, Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::validity::Moment;
 use leasehold::{
@@ -523,6 +523,10 @@ impl Store for Mutant {
     }
 
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

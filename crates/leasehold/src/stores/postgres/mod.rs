@@ -35,7 +35,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Database, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Database, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::sql::advisory::Advisory;
 use crate::stores::sql::shedlock::ShedLock;
 use crate::stores::sql::{self, Acquired, Asked, Mode, Said};
@@ -391,6 +391,10 @@ impl Store for Postgres {
     }
 
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

@@ -45,7 +45,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::tls::Tls;
 use crate::tick::{Due, Verdict};
 
@@ -381,6 +381,10 @@ impl Store for Redis {
     fn as_member(&self) -> Option<&dyn Member> {
         let is_one = matches!(self.options.topology, Topology::One(_));
         (self.options.format.is_own() && is_one).then_some(self)
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        None
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

@@ -45,7 +45,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{self, Arbiter, Epoch, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{self, Arbiter, Epoch, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -240,6 +240,10 @@ impl Store for Sqlite {
 
     /// All its processes are on one machine.
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

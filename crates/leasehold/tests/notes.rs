@@ -1,0 +1,32 @@
+//! Stores that keep notes: what each must do is in the conformance suite.
+
+use std::sync::Arc;
+
+use leasehold::layers::Timeout;
+use leasehold::stores::Memory;
+use leasehold::{ErrorKind, Locks, Store};
+use leasehold_testkit::conformance::notes::CASES;
+use leasehold_testkit::conformance::{Subject, run_all};
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::default())
+}
+
+#[test]
+fn memory_keeps_notes() {
+    run_all(&(), |(), _| Subject::from(memory()), CASES);
+}
+
+#[test]
+fn so_it_does_behind_a_time_limit() {
+    run_all(&(), |(), _| Subject::from(Arc::new(Timeout::over(memory())) as Arc<dyn Store>), CASES);
+}
+
+#[tokio::test]
+async fn who_keeps_none_says_so() {
+    assert!(Locks::over(memory()).notes().is_ok());
+    let members = (0..3).map(|nth| (format!("m{nth}"), memory()));
+    let quorum = leasehold::stores::Quorum::of(members).expect("memory can be a member");
+    let error = Locks::over(Arc::new(quorum)).notes().map(drop).expect_err("it keeps none");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
