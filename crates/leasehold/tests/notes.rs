@@ -30,3 +30,17 @@ async fn who_keeps_none_says_so() {
     let error = Locks::over(Arc::new(quorum)).notes().map(drop).expect_err("it keeps none");
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_file_keeps_notes() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let url = format!("sqlite://{}/locks.db", directory.path().display());
+    let open = |url: &String, namespaces: [&str; 2]| {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?namespace={namespace}")).expect("the file can be opened")
+        });
+        Subject::new(store).other_namespace(other)
+    };
+    run_all(&url, open, CASES);
+}

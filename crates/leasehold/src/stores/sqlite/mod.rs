@@ -17,6 +17,7 @@ mod hex;
 mod lane;
 mod leases;
 mod machine;
+mod notes;
 mod options;
 mod place;
 mod queue;
@@ -244,6 +245,6 @@ impl Store for Sqlite {
     }
 
     fn as_notes(&self) -> Option<&dyn Notes> {
-        None
+        Some(self)
     }
 }
