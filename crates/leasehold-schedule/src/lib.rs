@@ -62,13 +62,31 @@
 //! change of each zone, and `tests/properties.rs` goes through all that is known of clocks since 1800; that takes some
 //! minutes.
 
+mod board;
+mod clock;
 mod cron;
 mod error;
+mod event;
+mod job;
+mod ledger;
+mod node;
+mod plan;
+mod policy;
 mod schedule;
+mod scheduler;
 mod ticks;
+mod turn;
+mod work;
 
+pub use clock::{SystemClock, WallClock};
 pub use cron::lint::{Lint, LintRule};
 pub use error::ScheduleError;
+pub use event::{Event, How, NotRun, Observer};
 pub use jiff::Timestamp;
+pub use job::Job;
+pub use ledger::{Ledger, Record, State};
+pub use policy::{Missed, Overlap, Retries};
 pub use schedule::Schedule;
+pub use scheduler::Scheduler;
 pub use ticks::Ticks;
+pub use work::{Ended, Failure, Run, Work};
