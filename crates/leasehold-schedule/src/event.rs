@@ -15,8 +15,8 @@ pub enum Event<'a> {
     Started {
         /// The job.
         job: &'a str,
-        /// For which tick; none if it was asked for.
-        tick: Option<Tick>,
+        /// For which tick.
+        tick: Tick,
         /// How often this tick has been begun.
         attempt: u32,
         /// Under which token.
@@ -26,8 +26,8 @@ pub enum Event<'a> {
     Ended {
         /// The job.
         job: &'a str,
-        /// For which tick; none if it was asked for.
-        tick: Option<Tick>,
+        /// For which tick.
+        tick: Tick,
         /// How long it took.
         took: Duration,
         /// How it ended.
@@ -85,8 +85,8 @@ pub enum NotRun {
     Missed,
     /// The store can't tell any more whether it was run.
     TooOld(NotDue),
-    /// The job is paused.
-    Paused,
+    /// The job was paused; by whom.
+    Paused(String),
 }
 
 impl How {
@@ -115,7 +115,7 @@ impl fmt::Display for NotRun {
             Self::Overlaps(whose) => write!(f, "it was still running for an earlier tick ({whose})"),
             Self::Missed => f.write_str("nobody ran it when it was due"),
             Self::TooOld(why) => why.fmt(f),
-            Self::Paused => f.write_str("the job was paused"),
+            Self::Paused(whose) => write!(f, "the job was paused ({whose})"),
         }
     }
 }

@@ -157,8 +157,8 @@ impl Job {
         self
     }
 
-    /// Its lock, for one tick, or without one for a run that was asked for by hand.
-    pub(crate) fn lock(&self, locks: &Locks, tick: Option<Tick>) -> Lock {
+    /// Its lock, for one tick.
+    pub(crate) fn lock(&self, locks: &Locks, tick: Tick) -> Lock {
         let Terms { overlap, at_least_once, catch_up, time_limit, at_least_for, ttl, .. } = &self.terms;
         let mut lock = locks.lock(&self.name).at_least_for(*at_least_for);
         if let Some(ttl) = ttl {
@@ -170,7 +170,6 @@ impl Job {
         if let Overlap::Allow(most) = overlap {
             lock = lock.permits(*most);
         }
-        let Some(tick) = tick else { return lock };
         lock.tick(tick).retry_failed(*at_least_once).remember(catch_up.saturating_add(A_DAY))
     }
 
@@ -179,7 +178,7 @@ impl Job {
     /// # Errors
     /// [`ErrorKind::Invalid`](leasehold::ErrorKind::Invalid), naming the value, the rule and the fix.
     pub fn checked(self, locks: &Locks) -> leasehold::Result<Self> {
-        drop(self.lock(locks, Tick::from_unix_millis(1)).checked()?);
+        drop(self.lock(locks, Tick::ONLY).checked()?);
         let within = self.terms.jitter;
         if self.schedule.period().is_some_and(|period| within >= period) {
             let message = format!("{}: a jitter of {within:?} is longer than the job's period", self.name);

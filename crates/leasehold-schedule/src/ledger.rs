@@ -13,6 +13,9 @@ pub const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How many records of one job are kept.
 pub const MOST: u32 = 1000;
 
+/// So many other records may have been written since the one that is looked for.
+const LOOKED_BACK: u32 = 50;
+
 /// How much of a run's output is kept.
 const LONGEST_OUTPUT: usize = 8 * 1024;
 
@@ -21,10 +24,10 @@ const RUNS: Topic = Topic::of_all("runs");
 /// What became of one tick, or of a run that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Which tick; none if it was asked for.
+    /// Which tick. Of a run that was asked for: when it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick: Option<jiff::Timestamp>,
-    /// By whom it was asked for, and why.
+    /// By whom it was asked for, and why; none if its schedule did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
     /// How it stands.
@@ -97,7 +100,7 @@ impl<'a> Ledger<'a> {
         Ok(notes.iter().filter_map(|noted| serde_json::from_str(&noted.text).ok()).collect())
     }
 
-    /// Writes one record, in the place of what was known of this tick, or of what was asked for under this `id`.
+    /// Writes one record, in the place of what was known of it under this `id`.
     pub(crate) async fn write(&self, id: &str, record: &Record) -> Result<()> {
         self.write_all(std::iter::once((id.to_owned(), record.clone()))).await
     }
@@ -107,7 +110,8 @@ impl<'a> Ledger<'a> {
         if ticks.is_empty() {
             return Ok(Vec::new());
         }
-        let known: BTreeSet<_> = self.newest(MOST).await?.into_iter().filter_map(|record| record.tick).collect();
+        let most = u32::try_from(ticks.len()).unwrap_or(MOST).saturating_add(LOOKED_BACK);
+        let known: BTreeSet<_> = self.newest(most).await?.into_iter().filter_map(|record| record.tick).collect();
         let unknown: Vec<_> = ticks.iter().copied().filter(|tick| !known.contains(tick)).collect();
         let not_run = |tick: &jiff::Timestamp| (tick.to_string(), Record { tick: Some(*tick), ..record.clone() });
         self.write_all(unknown.iter().map(not_run)).await?;
@@ -145,6 +149,11 @@ impl Record {
 /// Which instant a tick is.
 pub(crate) fn instant(tick: Tick) -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(tick.as_unix_millis()).expect("a tick is an instant of the calendar")
+}
+
+/// The tick at an instant, in whole milliseconds; none before 1970.
+pub(crate) fn tick(instant: jiff::Timestamp) -> Option<Tick> {
+    Tick::from_unix_millis(instant.as_millisecond())
 }
 
 /// What was written last, from a whole line on where there is one.

@@ -1,27 +1,32 @@
 //! Runs jobs at their ticks, beside other nodes that do the same.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use leasehold::{Error, Locks, Tick};
-use tokio::sync::watch;
+use leasehold::{Error, Locks};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::board::{self, instant};
 use crate::clock::{SystemClock, WallClock};
 use crate::cron::hashed;
-use crate::event::{Event, Observer};
+use crate::event::{Event, NotRun, Observer};
 use crate::job::Job;
+use crate::ledger;
 use crate::node::{Ending, Node};
+use crate::orders::{Asked, Orders, Pause, Standing};
 use crate::plan::{Plan, plan};
 use crate::turn::{Took, Turn};
 
 /// A clock that is set is noticed within this.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// How often operators are listened to.
+const LISTEN: Duration = Duration::from_secs(2);
 
 /// Further than this no clock gets on by itself, beside another.
 const JUMP: SignedDuration = SignedDuration::from_secs(5);
@@ -140,6 +145,11 @@ async fn take_turns(node: &Arc<Node>, jobs: Vec<Job>, turns: &mut JoinSet<()>) {
     let since = known_since(node, &jobs).await;
     let entry = |(job, cursor)| Entry { job: Arc::new(job), cursor };
     let mut entries: Vec<_> = jobs.into_iter().zip(since).map(entry).collect();
+    let (orders, mut heard) = mpsc::channel(1);
+    let mut listening = JoinSet::new();
+    listening.spawn(listen(Arc::clone(node), orders));
+    let mut standing = heard.recv().await.unwrap_or_default();
+    let mut begun: HashSet<Asked> = HashSet::new();
     let mut due = all_due(&entries);
     let mut pace = Pace::of(node);
     loop {
@@ -153,14 +163,25 @@ async fn take_turns(node: &Arc<Node>, jobs: Vec<Job>, turns: &mut JoinSet<()>) {
         while let Some(Reverse((_, nth))) = due.peek().filter(|Reverse((at, _))| *at <= now).copied() {
             due.pop();
             if let Some(plan) = entries[nth].plan(now) {
-                turns.spawn(all_of(Arc::clone(node), Arc::clone(&entries[nth].job), plan));
+                let pause = standing.pauses.get(&entries[nth].job.name).cloned();
+                turns.spawn(all_of(Arc::clone(node), Arc::clone(&entries[nth].job), plan, pause));
             }
             due.extend(entries[nth].next().map(|at| Reverse((at, nth))));
+        }
+        begun.retain(|asked| standing.asked.contains(asked));
+        for asked in &standing.asked {
+            let Some(entry) = entries.iter().find(|entry| entry.job.name == asked.job) else { continue };
+            if entry.is_in_time(asked, now) && begun.insert(asked.clone()) {
+                turns.spawn(as_asked(Arc::clone(node), Arc::clone(&entry.job), asked.clone()));
+            }
         }
         while turns.try_join_next().is_some() {}
         let next = due.peek().map(|Reverse((at, _))| at.duration_since(now));
         let sleep = next.map_or(LOOK, |span| Duration::try_from(span).unwrap_or_default().min(LOOK));
-        tokio::time::sleep(sleep).await;
+        tokio::select! {
+            () = tokio::time::sleep(sleep) => (),
+            Some(news) = heard.recv() => standing = news,
+        }
     }
 }
 
@@ -217,19 +238,46 @@ async fn known_since(node: &Node, jobs: &[Job]) -> Vec<Timestamp> {
     }
 }
 
+/// Tells what operators ask for, each time that it changes; first what there is.
+async fn listen(node: Arc<Node>, tell: mpsc::Sender<Standing>) {
+    let mut told = None;
+    while node.locks.notes().is_ok() {
+        match Orders::over(&node.locks).standing().await {
+            Ok(standing) if told.as_ref() != Some(&standing) => {
+                told = Some(standing.clone());
+                if tell.send(standing).await.is_err() {
+                    return;
+                }
+            }
+            Ok(_) => (),
+            Err(error) => node.tell(&Event::LedgerFailed { error: &error }),
+        }
+        tokio::time::sleep(LISTEN).await;
+    }
+}
+
 /// The ticks of one look, one after the other.
-async fn all_of(node: Arc<Node>, job: Arc<Job>, Plan { claim, missed }: Plan) {
-    let turn = Turn { node: &node, job: &job };
-    let mut here = BTreeSet::new();
-    for at in &claim {
-        let Some(tick) = Tick::from_unix_millis(at.as_millisecond()) else { continue };
-        if turn.take(tick).await == Took::Ran {
-            here.insert(*at);
+async fn all_of(node: Arc<Node>, job: Arc<Job>, Plan { claim, missed }: Plan, pause: Option<Pause>) {
+    let turn = Turn { node: &node, job: &job, asked: None };
+    let is_paused = |at: &Timestamp| pause.as_ref().filter(|pause| pause.covers(*at));
+    let (mut is_alone, is_all_missed) = (false, claim.is_empty());
+    for at in claim {
+        let Some(tick) = ledger::tick(at) else { continue };
+        match is_paused(&at) {
+            Some(pause) => drop(turn.is_not_run(tick, NotRun::Paused(pause.told())).await),
+            None => is_alone |= turn.take(tick).await == Took::Ran,
         }
     }
     // Only who ran the next one says what is missing before it: one node, once.
-    if claim.is_empty() || !here.is_empty() {
-        turn.are_missed(&missed).await;
+    if is_alone || is_all_missed {
+        turn.are_missed(&missed.into_iter().filter(|at| is_paused(at).is_none()).collect::<Vec<_>>()).await;
+    }
+}
+
+/// What was asked for is a tick of the job like the others.
+async fn as_asked(node: Arc<Node>, job: Arc<Job>, asked: Asked) {
+    if let Some(tick) = asked.tick() {
+        Turn { node: &node, job: &job, asked: Some(asked.told()) }.take(tick).await;
     }
 }
 
@@ -241,6 +289,11 @@ impl Entry {
         let plan = plan(schedule, terms.missed, self.cursor, until, terms.catch_up);
         self.cursor = until;
         (plan != Plan::default()).then_some(plan)
+    }
+
+    /// Whether something that was asked for is to be run still.
+    fn is_in_time(&self, asked: &Asked, now: Timestamp) -> bool {
+        Duration::try_from(now.duration_since(asked.tick)).unwrap_or_default() <= self.job.terms.catch_up
     }
 
     fn go_back_to(&mut self, now: Timestamp) {

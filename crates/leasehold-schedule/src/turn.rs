@@ -10,7 +10,7 @@ use leasehold::{Guard, Holding, NotDue, Outcome, Tick, Wait};
 
 use crate::event::{Event, How, NotRun};
 use crate::job::Job;
-use crate::ledger::{Ledger, Record, State, instant};
+use crate::ledger::{self, Ledger, Record, State, instant};
 use crate::node::{Ending, Node};
 use crate::policy::Overlap;
 use crate::work::{Ended, Run};
@@ -38,6 +38,8 @@ pub(crate) enum Took {
 pub(crate) struct Turn<'a> {
     pub node: &'a Node,
     pub job: &'a Job,
+    /// Who has asked for it, and why; none if its schedule did.
+    pub asked: Option<String>,
 }
 
 /// What somebody else's hold means for a tick.
@@ -56,7 +58,7 @@ impl Turn<'_> {
             let Some(answer) = self.ask(tick).await else { return Took::Over };
             let wait = match answer {
                 Ok(Outcome::Acquired(guard)) => {
-                    self.run(guard, Some(tick)).await;
+                    self.run(guard, tick).await;
                     return Took::Ran;
                 }
                 Ok(Outcome::Contended(holding)) => match self.standing(&holding, tick) {
@@ -92,7 +94,7 @@ impl Turn<'_> {
 
     /// None if the end came first.
     async fn ask(&self, tick: Tick) -> Option<leasehold::Result<Outcome>> {
-        let lock = self.job.lock(&self.node.locks, Some(tick)).label(&self.label(Some(tick)));
+        let lock = self.job.lock(&self.node.locks, tick).label(&format!("{}@{tick}", self.label()));
         if self.job.terms.overlap != Overlap::Queue {
             return Some(lock.try_acquire().await);
         }
@@ -108,12 +110,11 @@ impl Turn<'_> {
         }
     }
 
-    /// `host/pid/job@tick`: which tick somebody runs is read off it.
-    fn label(&self, tick: Option<Tick>) -> String {
+    /// `host/pid/job`. Behind it, on the lock, `@` and the tick: which one somebody runs is read off it.
+    fn label(&self) -> String {
         let label = self.node.locks.label();
         let process = label.rsplit_once('/').map_or(label, |(process, _)| process);
-        let tick = tick.map(|tick| format!("@{tick}")).unwrap_or_default();
-        format!("{process}/{}{tick}", self.job.name)
+        format!("{process}/{}", self.job.name)
     }
 
     fn standing(&self, holding: &Holding, tick: Tick) -> Standing {
@@ -128,11 +129,12 @@ impl Turn<'_> {
         age > self.job.terms.catch_up
     }
 
-    async fn is_not_run(&self, tick: Tick, why: NotRun) -> Took {
+    pub async fn is_not_run(&self, tick: Tick, why: NotRun) -> Took {
         self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &why });
         // Another node may have run it after all: what is known of it is not overwritten.
         let state = if why == NotRun::Missed { State::Missed } else { State::Skipped };
-        let record = Record { reason: Some(why.to_string()), ..Record::of(state, &self.label(None)) };
+        let record =
+            Record { reason: Some(why.to_string()), asked: self.asked.clone(), ..Record::of(state, &self.label()) };
         if let Some(ledger) = self.node.told(self.ledger()) {
             self.node.told(ledger.not_run(&[instant(tick)], &record).await);
         }
@@ -142,11 +144,11 @@ impl Turn<'_> {
     /// Writes down that nobody ran these, where nothing else is known of them.
     pub async fn are_missed(&self, ticks: &[Timestamp]) {
         let Some(ledger) = self.node.told(self.ledger()) else { return };
-        let record =
-            Record { reason: Some(NotRun::Missed.to_string()), ..Record::of(State::Missed, &self.label(None)) };
+        let record = Record { reason: Some(NotRun::Missed.to_string()), ..Record::of(State::Missed, &self.label()) };
         for missed in self.node.told(ledger.not_run(ticks, &record).await).unwrap_or_default() {
-            let Some(tick) = Tick::from_unix_millis(missed.as_millisecond()) else { continue };
-            self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &NotRun::Missed });
+            if let Some(tick) = ledger::tick(missed) {
+                self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &NotRun::Missed });
+            }
         }
     }
 
@@ -155,18 +157,19 @@ impl Turn<'_> {
     }
 
     /// Does the work under the guard, again where it fails and may be tried again, and says how it went.
-    async fn run(&self, guard: Guard, tick: Option<Tick>) {
+    async fn run(&self, guard: Guard, tick: Tick) {
         let (job, began) = (&self.job.name, self.node.now());
         let attempt = guard.attempt().max(1);
-        let mut run = Run { job: job.clone(), guard, attempt };
+        let mut run = Run { job: job.clone(), tick, guard, attempt };
         let mut record = Record {
-            tick: tick.map(instant),
+            tick: Some(instant(tick)),
+            asked: self.asked.clone(),
             started: Some(began),
             attempts: attempt,
             token: Some(run.token().to_string()),
-            ..Record::of(State::Running, &self.label(None))
+            ..Record::of(State::Running, &self.label())
         };
-        let id = record.tick.unwrap_or(began).to_string();
+        let id = instant(tick).to_string();
         self.node.tell(&Event::Started { job, tick, attempt, token: run.token() });
         // Nothing waits for the ledger, and what it says last must come last.
         let (_, (how, output)) = tokio::join!(self.records(&id, record.clone()), self.work(&mut run));

@@ -12,6 +12,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 #[derive(Debug)]
 pub struct Run {
     pub(crate) job: String,
+    pub(crate) tick: Tick,
     pub(crate) guard: Guard,
     pub(crate) attempt: u32,
 }
@@ -23,10 +24,10 @@ impl Run {
         &self.job
     }
 
-    /// For which tick; none if it was asked for by hand.
+    /// For which tick. Of a run that was asked for: when it was.
     #[must_use]
-    pub fn tick(&self) -> Option<Tick> {
-        self.guard.tick().filter(|tick| *tick != Tick::ONLY)
+    pub fn tick(&self) -> Tick {
+        self.tick
     }
 
     /// How often this tick has been begun, this time included: by this node, which tries again, or by one that died.

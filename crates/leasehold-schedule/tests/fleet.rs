@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use leasehold::stores::Memory;
-use leasehold::{Locks, Store};
-use leasehold_schedule::{Job, Ledger, Missed, Overlap, Retries, Schedule, Scheduler, State, WallClock};
+use leasehold::{Locks, Store, Tick};
+use leasehold_schedule::{Job, Ledger, Missed, Orders, Overlap, Retries, Schedule, Scheduler, State, WallClock};
 use leasehold_testkit::PausedClock;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -42,7 +42,7 @@ impl WallClock for Wall {
 /// What ran: of which tick, on which node, from when to when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ran {
-    tick: Option<Timestamp>,
+    tick: Timestamp,
     node: usize,
     attempt: u32,
     from: Duration,
@@ -79,9 +79,13 @@ impl Node {
 }
 
 impl Fleet {
+    /// Half a minute past an hour, whenever the test runs.
     async fn new() -> Self {
         let clock = Arc::new(PausedClock::start());
         let memory = Memory::new(clock.clone());
+        let since_1970 = memory.time().await.unwrap();
+        let into_the_hour = Duration::from_nanos(u64::try_from(since_1970.as_nanos() % HOUR.as_nanos()).unwrap());
+        sleep(HOUR - into_the_hour + 30 * SECOND).await;
         let now = memory.time().await.unwrap();
         let zero = Timestamp::from_millisecond(i64::try_from(now.as_millis()).unwrap()).unwrap();
         Self { clock, memory, zero, start: Instant::now(), ran: Arc::default() }
@@ -101,7 +105,7 @@ impl Fleet {
         Job::new(name, Schedule::parse(when, None).unwrap(), move |run| {
             let (fleet, tick, attempt) = (fleet.clone(), run.tick(), run.attempt());
             Box::pin(async move {
-                let tick = tick.map(|tick| Timestamp::from_millisecond(tick.as_unix_millis()).unwrap());
+                let tick = instant(tick);
                 let from = fleet.start.elapsed();
                 let place = {
                     let mut ran = fleet.ran.lock().unwrap();
@@ -141,7 +145,7 @@ impl Fleet {
     /// How often each tick ran.
     fn times(&self) -> BTreeMap<Timestamp, usize> {
         let mut times = BTreeMap::new();
-        self.ran().iter().filter_map(|ran| ran.tick).for_each(|tick| *times.entry(tick).or_default() += 1);
+        self.ran().iter().for_each(|ran| *times.entry(ran.tick).or_default() += 1);
         times
     }
 
@@ -165,6 +169,10 @@ impl Fleet {
     }
 }
 
+fn instant(tick: Tick) -> Timestamp {
+    Timestamp::from_millisecond(tick.as_unix_millis()).unwrap()
+}
+
 fn at_start_of_minute(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second() - at.as_second() % 60).unwrap()
 }
@@ -184,9 +192,9 @@ async fn q01_each_tick_runs_once_though_clocks_differ() {
         node.stop().await;
     }
     let until = at_start_of_minute(fleet.now());
-    let from = fleet.ran()[0].tick.unwrap() - SignedDuration::from_secs(1);
+    let from = fleet.ran()[0].tick - SignedDuration::from_secs(1);
     // Those whose clocks are fast are there first, also for the tick after the last.
-    let last = fleet.ran().iter().filter_map(|ran| ran.tick).max().unwrap();
+    let last = fleet.ran().iter().map(|ran| ran.tick).max().unwrap();
     assert!(last >= until);
     fleet.assert_each_once("* * * * *", from, last);
     assert!(fleet.ran().len() > 2870);
@@ -205,9 +213,9 @@ async fn q02_intervals_are_the_same_on_every_node() {
     for node in nodes {
         node.stop().await;
     }
-    let from = fleet.ran()[0].tick.unwrap() - SignedDuration::from_secs(1);
+    let from = fleet.ran()[0].tick - SignedDuration::from_secs(1);
     fleet.assert_each_once("@every 30s", from, fleet.now());
-    assert!(fleet.ran().iter().all(|ran| ran.tick.unwrap().as_second() % 30 == 0));
+    assert!(fleet.ran().iter().all(|ran| ran.tick.as_second() % 30 == 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +229,7 @@ async fn a_new_job_begins_at_its_next_tick_and_a_known_one_is_made_up_for() {
     node.stop().await;
     let [ran] = &fleet.ran()[..] else { panic!("the latest one, once: {:?}", fleet.ran()) };
     let latest = Schedule::parse("@every 10m", None).unwrap().latest_at(fleet.now()).unwrap();
-    assert_eq!(ran.tick, Some(latest));
+    assert_eq!(ran.tick, latest);
     let states = fleet.states("job").await;
     assert_eq!(states.iter().filter(|(_, state)| *state == State::Missed).count(), 2, "{states:?}");
 }
@@ -239,7 +247,7 @@ async fn q14_another_schedule_begins_at_its_next_tick_and_a_renamed_job_too() {
     node.stop().await;
     let since = fleet.ran().split_off(before);
     let begun = fleet.now() - SignedDuration::from_secs(5);
-    assert!(since.iter().all(|ran| ran.tick.unwrap() > begun), "{since:?}");
+    assert!(since.iter().all(|ran| ran.tick > begun), "{since:?}");
 }
 
 /// A node that sleeps through an hour and wakes up beside others, and one whose clock is set forward and back.
@@ -261,7 +269,7 @@ async fn clocks_that_jump_run_nothing_twice_and_leave_nothing_out() {
         nodes[which].iter().for_each(|node| node.wall.set_off(off));
         sleep(10 * MINUTE).await;
     }
-    let from = fleet.ran()[0].tick.unwrap() - SignedDuration::from_secs(1);
+    let from = fleet.ran()[0].tick - SignedDuration::from_secs(1);
     let until = at_start_of_minute(fleet.now());
     for node in nodes {
         node.stop().await;
@@ -277,7 +285,7 @@ async fn one_node_alone_whose_clock_was_far_ahead_goes_on_at_the_right_time() {
     node.wall.set_off(0);
     sleep(10 * MINUTE).await;
     node.stop().await;
-    let late = fleet.ran().iter().map(|ran| ran.tick.unwrap()).max().unwrap();
+    let late = fleet.ran().iter().map(|ran| ran.tick).max().unwrap();
     assert!(late > fleet.now() - SignedDuration::from_mins(2), "{late} is the last, at {}", fleet.now());
     assert!(fleet.times().values().all(|times| *times == 1));
 }
@@ -300,7 +308,7 @@ async fn q12_a_long_job_never_runs_twice_at_a_time() {
         states.iter().any(|(_, state)| *state == State::Skipped)
             && !states
                 .iter()
-                .any(|(tick, state)| { *state == State::Skipped && ran.iter().any(|ran| ran.tick == *tick) })
+                .any(|(tick, state)| { *state == State::Skipped && ran.iter().any(|ran| Some(ran.tick) == *tick) })
     );
 }
 
@@ -371,9 +379,9 @@ async fn what_fails_is_tried_again_for_so_often_and_then_has_failed() {
     let start = fleet.start;
     let job = Job::new("job", Schedule::parse("@every 1h", None).unwrap(), move |run| {
         let ran = Arc::clone(&ran);
-        let attempt = run.attempt();
+        let (tick, attempt) = (instant(run.tick()), run.attempt());
         Box::pin(async move {
-            ran.lock().unwrap().push(Ran { tick: None, node: 0, attempt, from: start.elapsed(), to: None });
+            ran.lock().unwrap().push(Ran { tick, node: 0, attempt, from: start.elapsed(), to: None });
             Err(format!("attempt {attempt} failed").into())
         })
     });
@@ -425,5 +433,51 @@ async fn p11_a_scheduler_that_is_stopped_waits_for_its_runs() {
         let (_, state) = fleet.states("job").await[0];
         assert_eq!(state, if ends { State::Done } else { State::Stopped });
         assert_eq!(fleet.memory.list().await.unwrap(), [], "the lock is free");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_runs_once_and_the_schedule_goes_on() {
+    let fleet = Fleet::new().await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [fleet.job("job", "@every 1h", SECOND, nth)])).collect();
+    sleep(2 * HOUR + 30 * MINUTE).await;
+    let before = fleet.ran().len();
+    let locks = fleet.locks();
+    let tick = Orders::over(&locks).trigger("job", "ops", "the tape was full").await.unwrap();
+    Orders::over(&locks).trigger("another", "ops", "").await.unwrap();
+    sleep(5 * SECOND).await;
+    assert_eq!(fleet.ran()[before..].iter().map(|ran| ran.tick).collect::<Vec<_>>(), [tick]);
+    let record = &Ledger::of(&locks, "job").unwrap().newest(1).await.unwrap()[0];
+    assert_eq!((record.state, record.asked.as_deref()), (State::Done, Some("ops: the tape was full")));
+    sleep(2 * HOUR).await;
+    assert_eq!(fleet.ran().len(), before + 3);
+    for node in nodes {
+        node.stop().await;
+    }
+    assert!(fleet.times().values().all(|times| *times == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_job_does_not_run_and_is_not_made_up_for() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth).catch_up(24 * HOUR);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    let locks = fleet.locks();
+    let orders = Orders::over(&locks);
+    assert!(!orders.resume("job").await.unwrap(), "it is not paused");
+    orders.pause("job", "ops", "").await.unwrap();
+    sleep(HOUR).await;
+    assert_eq!(fleet.ran(), []);
+    let states = fleet.states("job").await;
+    assert!(states.len() >= 5 && states.iter().all(|(_, state)| *state == State::Skipped), "{states:?}");
+    assert!(orders.resume("job").await.unwrap());
+    // One that begins now knows of the pause.
+    let late = fleet.node(0, [job(2)]);
+    sleep(5 * SECOND).await;
+    assert_eq!(fleet.ran(), []);
+    sleep(20 * MINUTE).await;
+    assert!(fleet.ran().len() == 2 && fleet.times().len() == 2);
+    for node in nodes.into_iter().chain([late]) {
+        node.stop().await;
     }
 }
