@@ -1,8 +1,10 @@
-//! When a job is due: from a cron expression and a time zone to *ticks*, the instants at which it is to run.
+//! Jobs on a schedule that many nodes could run and one must: each *tick*, the instant at which a job is due, once.
 //!
-//! Made for jobs that many nodes could run and one must: the ticks are a pure function of what is written, so that all
-//! nodes name the same ones, after a restart and across each change of clocks. There is no timer in here and no
-//! clock; `leasehold` decides who runs a tick.
+//! A [`Scheduler`] runs the same [`Job`]s on every node; which of them runs a tick is decided in the store, by the mark beside
+//! the job's lock. What ran and what did not stands in a [`Ledger`]; operators pause jobs, and have them run now, by [`Orders`].
+//!
+//! A [`Schedule`] alone, without any store, says when a job is due: its ticks are a pure function of what is written, so
+//! that all nodes name the same ones, after a restart and across each change of clocks.
 //!
 //! ```
 //! use leasehold_schedule::{Schedule, Timestamp};
