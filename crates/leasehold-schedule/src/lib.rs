@@ -60,9 +60,8 @@
 //! # How sure
 //!
 //! `tests/zones.rs` compares the ticks in every zone there is, around a change of its clocks from 2005 up to 2037, with
-//! a search that looks at every minute. With `cargo test -p leasehold-schedule -- --ignored` it does so around each
-//! change of each zone, and `tests/properties.rs` goes through all that is known of clocks since 1800; that takes some
-//! minutes.
+//! a search that looks at every minute. `scripts/check-zones` does so around each change of each zone, and goes through all
+//! that is known of clocks since 1800; that takes some minutes.
 
 mod board;
 mod clock;
