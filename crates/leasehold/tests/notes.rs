@@ -44,3 +44,30 @@ fn a_file_keeps_notes() {
     };
     run_all(&url, open, CASES);
 }
+
+#[cfg(feature = "redis")]
+mod on_a_server {
+    use leasehold_testkit::servers::{Redis, RedisCluster};
+
+    use super::*;
+
+    fn open(url: &String, namespaces: [&str; 2]) -> Subject {
+        let [store, other] = namespaces.map(|namespace| {
+            leasehold::stores::open(&format!("{url}?namespace={namespace}&restart_guard=off"))
+                .expect("the URL is right")
+        });
+        Subject::new(store).other_namespace(other)
+    }
+
+    #[test]
+    fn redis_keeps_notes() {
+        let server = Redis::start();
+        run_all(&server.url(), open, CASES);
+    }
+
+    #[test]
+    fn a_cluster_keeps_notes() {
+        let cluster = RedisCluster::start();
+        run_all(&cluster.url(), open, CASES);
+    }
+}

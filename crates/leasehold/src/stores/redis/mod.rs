@@ -16,6 +16,7 @@ mod keys;
 mod login;
 mod member;
 mod node;
+mod notes;
 mod options;
 mod primary;
 mod restart_guard;
@@ -383,8 +384,9 @@ impl Store for Redis {
         (self.options.format.is_own() && is_one).then_some(self)
     }
 
+    /// Not beside the keys of other libraries.
     fn as_notes(&self) -> Option<&dyn Notes> {
-        None
+        self.options.format.is_own().then_some(self)
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
