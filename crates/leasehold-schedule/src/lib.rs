@@ -1,8 +1,10 @@
-//! When a job is due: from a cron expression and a time zone to *ticks*, the instants at which it is to run.
+//! Jobs on a schedule that many nodes could run and one must: each *tick*, the instant at which a job is due, once.
 //!
-//! Made for jobs that many nodes could run and one must: the ticks are a pure function of what is written, so that all
-//! nodes name the same ones, after a restart and across each change of clocks. There is no timer in here and no
-//! clock; `leasehold` decides who runs a tick.
+//! A [`Scheduler`] runs the same [`Job`]s on every node; which of them runs a tick is decided in the store, by the mark beside
+//! the job's lock. What ran and what did not stands in a [`Ledger`]; operators pause jobs, and have them run now, by [`Orders`].
+//!
+//! A [`Schedule`] alone, without any store, says when a job is due: its ticks are a pure function of what is written, so
+//! that all nodes name the same ones, after a restart and across each change of clocks.
 //!
 //! ```
 //! use leasehold_schedule::{Schedule, Timestamp};
@@ -58,31 +60,38 @@
 //! # How sure
 //!
 //! `tests/zones.rs` compares the ticks in every zone there is, around a change of its clocks from 2005 up to 2037, with
-//! a search that looks at every minute. With `cargo test -p leasehold-schedule -- --ignored` it does so around each
-//! change of each zone, and `tests/properties.rs` goes through all that is known of clocks since 1800; that takes some
-//! minutes.
+//! a search that looks at every minute. `scripts/check-zones` does so around each change of each zone, and goes through all
+//! that is known of clocks since 1800; that takes some minutes.
 
+mod board;
+mod clock;
 mod cron;
-mod days;
 mod duration;
 mod error;
-mod field;
-mod fields;
-mod hashed;
-mod lint;
-mod pattern;
-mod period;
+mod event;
+mod job;
+mod ledger;
+mod node;
+mod orders;
+mod plan;
+mod policy;
 mod schedule;
-mod seconds;
-mod set;
-mod stretch;
-mod text;
+mod scheduler;
 mod ticks;
-mod zone;
+mod turn;
+mod work;
 
+pub use clock::{SystemClock, WallClock};
+pub use cron::lint::{Lint, LintRule};
 pub use duration::duration;
 pub use error::ScheduleError;
+pub use event::{Event, How, NotRun, Observer};
 pub use jiff::Timestamp;
-pub use lint::{Lint, LintRule};
+pub use job::Job;
+pub use ledger::{Ledger, Record, State};
+pub use orders::{Asked, Orders, Pause};
+pub use policy::{Missed, Overlap, Retries};
 pub use schedule::Schedule;
+pub use scheduler::Scheduler;
 pub use ticks::Ticks;
+pub use work::{Ended, Failure, Run, Work};

@@ -6,11 +6,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cron::Cron;
+use crate::cron::hashed::Hashing;
+use crate::cron::lint::Lint;
+use crate::cron::period::Period;
+use crate::cron::text;
 use crate::error::ScheduleError;
-use crate::hashed::Hashing;
-use crate::lint::Lint;
-use crate::period::Period;
-use crate::text;
 use crate::ticks::Ticks;
 
 /// How early a node may be and still mean the tick to come.

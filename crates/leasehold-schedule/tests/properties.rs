@@ -201,7 +201,7 @@ fn clocks_that_were_set_oddly_long_ago_break_nothing() {
 }
 
 #[test]
-#[ignore = "takes minutes without optimisation"]
+#[ignore = "takes minutes: scripts/check-zones"]
 fn no_change_of_clocks_in_any_zone_breaks_anything() {
     for zone in zones() {
         check_history(zone.iana_name().unwrap());

@@ -67,7 +67,7 @@ fn some_changes_of_every_zone_agree_with_a_search_by_the_minute() {
 }
 
 #[test]
-#[ignore = "takes minutes without optimisation"]
+#[ignore = "takes minutes: scripts/check-zones"]
 fn all_changes_of_every_zone_agree_with_a_search_by_the_minute() {
     let (mut changed, mut compared) = (0, 0);
     for zone in &zones() {

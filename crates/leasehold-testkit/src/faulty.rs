@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Listener, Primary, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Notes, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
     Renewal, Result, Revoke, Store,
@@ -351,6 +351,10 @@ impl Store for Faulty {
     /// What it breaks is the calls of a store.
     fn as_member(&self) -> Option<&dyn Member> {
         None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        self.inner.as_notes()
     }
 }
 

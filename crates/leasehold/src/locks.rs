@@ -12,7 +12,7 @@ use crate::layers::Timeout;
 use crate::lease::{HolderId, Holding, Revoke};
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::store::{Listener, Store, Switched};
+use crate::store::{Listener, Notes, Store, Switched};
 use crate::stores;
 use crate::tick::Tick;
 use crate::validity::{BootClock, Clock};
@@ -183,6 +183,17 @@ impl Locks {
     /// ```
     pub fn once(&self, key: &str, keep: Duration) -> Lock {
         self.lock(key).tick(Tick::ONLY).remember(keep)
+    }
+
+    /// The notes that the store keeps beside its locks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`]: the store keeps none.
+    pub fn notes(&self) -> Result<&dyn Notes> {
+        self.client.store.as_notes().ok_or_else(|| {
+            let kind = self.client.store.traits().kind;
+            Error::new(ErrorKind::Misconfigured, format!("a store of the kind {kind}, as it is opened, keeps no notes"))
+        })
     }
 
     /// What an operator should know about the store.

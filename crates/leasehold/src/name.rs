@@ -71,7 +71,7 @@ impl Default for Namespace {
     }
 }
 
-fn check(what: &str, name: &str, longest: usize) -> Result<()> {
+pub(crate) fn check(what: &str, name: &str, longest: usize) -> Result<()> {
     if name.is_empty() {
         return Err(Error::invalid(format!("the {what} is empty; give it 1 to {longest} bytes")));
     }

@@ -16,10 +16,12 @@ use crate::member::Member;
 use crate::name::{LockName, Namespace};
 
 mod arbiter;
+mod notes;
 mod primary;
 mod tagged;
 
 pub use arbiter::{Arbiter, Force, Listener, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
+pub use notes::{Note, NoteId, Noted, Notes, Search, Topic};
 pub use primary::{Primary, Serving};
 pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
 
@@ -125,6 +127,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The same store as one of several that together are a quorum; none if it can't be one: its locks end with a session,
     /// its tokens can't be raised, or others share its keys.
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    /// This store as one that keeps notes; none if it can't.
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

@@ -30,6 +30,7 @@ mod handover;
 mod lapses;
 pub mod member;
 mod names;
+pub mod notes;
 mod operators;
 mod permits;
 mod queue;
@@ -91,6 +92,12 @@ impl Subject {
     #[must_use]
     pub fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    /// The same store seen through another namespace, if it was given one.
+    #[must_use]
+    pub fn in_other_namespace(&self) -> Option<&dyn Store> {
+        self.other_namespace.as_deref()
     }
 
     /// Checks that its namespaces are apart, if it was given two.

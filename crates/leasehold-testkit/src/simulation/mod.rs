@@ -31,6 +31,7 @@ mod judge;
 mod machine;
 mod member;
 mod network;
+mod notes;
 mod parts;
 mod wire;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Listener, Primary, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Notes, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
     Revoke, Store,
@@ -276,6 +276,10 @@ impl Store for Wire {
 
     fn as_member(&self) -> Option<&dyn Member> {
         self.inner.as_member().map(|_| self as &dyn Member)
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        self.inner.as_notes().map(|_| self as &dyn Notes)
     }
 }
 

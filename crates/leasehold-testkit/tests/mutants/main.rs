@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::Member;
-use leasehold::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
+use leasehold::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, WakeUps};
 use leasehold::stores::Memory;
 use leasehold::validity::Moment;
 use leasehold::{
@@ -527,6 +527,10 @@ impl Store for Mutant {
     }
 
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

@@ -11,7 +11,9 @@ use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, 
 use crate::member::Member;
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{
+    Arbiter, Listener, Note, NoteId, Noted, Notes, Primary, Search, Store, Tables, Topic, Traits, WakeUps,
+};
 
 /// The longest that any call may take.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -123,5 +125,29 @@ impl Store for Timeout {
     /// A layer is no store of its own: it goes around a quorum, not into it.
     fn as_member(&self) -> Option<&dyn Member> {
         None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        self.inner.as_notes().map(|_| self as &dyn Notes)
+    }
+}
+
+impl Timeout {
+    fn notes_below(&self) -> &dyn Notes {
+        self.inner.as_notes().expect("only who keeps notes is asked for them")
+    }
+}
+
+impl Notes for Timeout {
+    fn note<'a>(&'a self, notes: &'a [Note]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(limited(LONGEST, self.notes_below().note(notes)))
+    }
+
+    fn notes<'a>(&'a self, of: &'a Search) -> BoxFuture<'a, Result<Vec<Noted>>> {
+        Box::pin(limited(LONGEST, self.notes_below().notes(of)))
+    }
+
+    fn erase<'a>(&'a self, topic: &'a Topic, ids: &'a [NoteId]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(limited(LONGEST, self.notes_below().erase(topic, ids)))
     }
 }

@@ -11,7 +11,9 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{
+    Arbiter, Listener, Note, NoteId, Noted, Notes, Primary, Search, Store, Tables, Topic, Traits, WakeUps,
+};
 
 /// Puts each call into a `tracing` span named `leasehold.<operation>`, with the store's kind and the lock's
 /// name; failures are events in it.
@@ -119,5 +121,29 @@ impl Store for Traced {
     /// A layer is no store of its own: it goes around a quorum, not into it.
     fn as_member(&self) -> Option<&dyn Member> {
         None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        self.inner.as_notes().map(|_| self as &dyn Notes)
+    }
+}
+
+impl Traced {
+    fn notes_below(&self) -> &dyn Notes {
+        self.inner.as_notes().expect("only who keeps notes is asked for them")
+    }
+}
+
+impl Notes for Traced {
+    fn note<'a>(&'a self, notes: &'a [Note]) -> BoxFuture<'a, Result<()>> {
+        traced!(self, "leasehold.note", "*", self.notes_below().note(notes))
+    }
+
+    fn notes<'a>(&'a self, of: &'a Search) -> BoxFuture<'a, Result<Vec<Noted>>> {
+        traced!(self, "leasehold.notes", "*", self.notes_below().notes(of))
+    }
+
+    fn erase<'a>(&'a self, topic: &'a Topic, ids: &'a [NoteId]) -> BoxFuture<'a, Result<()>> {
+        traced!(self, "leasehold.erase", "*", self.notes_below().erase(topic, ids))
     }
 }

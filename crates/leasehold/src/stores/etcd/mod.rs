@@ -51,7 +51,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::validity::BootClock;
 
 /// A store in an etcd cluster.
@@ -155,6 +155,10 @@ impl Store for Etcd {
 
     /// A cluster is a quorum already, and its revisions can't be raised.
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 

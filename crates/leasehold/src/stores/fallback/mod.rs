@@ -32,7 +32,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, WakeUps};
+use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, WakeUps};
 use shared::Shared;
 use stores::{Side, Stores};
 
@@ -169,6 +169,11 @@ impl Store for Fallback {
 
     fn as_member(&self) -> Option<&dyn Member> {
         None
+    }
+
+    /// The arbiter's: it is the one that doesn't change.
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        self.stores.on(Side::Arbiter).as_notes()
     }
 
     fn as_arbiter(&self) -> Option<&dyn Arbiter> {

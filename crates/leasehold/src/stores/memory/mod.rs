@@ -17,12 +17,15 @@ use crate::marks::Marks;
 use crate::member::Member;
 use crate::name::LockName;
 use crate::rule::Rule;
-use crate::store::{Arbiter, Bell, Epoch, Listener, Primary, QUEUE_ENTRY, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{
+    Arbiter, Bell, Epoch, Listener, Notes, Primary, QUEUE_ENTRY, Store, Tables, Topic, Traits, USUAL_TTL, WakeUps,
+};
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
 
 mod arbiter;
 mod member;
+mod notes;
 mod primary;
 mod saved;
 mod tagged;
@@ -45,6 +48,7 @@ pub struct Memory {
 #[derive(Debug, Clone, Default)]
 struct Contents {
     names: BTreeMap<LockName, Entry>,
+    notes: BTreeMap<Topic, notes::Page>,
     /// The time of day, since 1970, at which the clock showed nothing.
     clocks_zero: Duration,
     life: Life,
@@ -480,6 +484,10 @@ impl Store for Memory {
     }
 
     fn as_member(&self) -> Option<&dyn Member> {
+        Some(self)
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         Some(self)
     }
 }

@@ -36,7 +36,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 use self::census::Census;
 use self::ending::Ending;
@@ -218,6 +218,10 @@ impl Store for Quorum {
     }
 
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

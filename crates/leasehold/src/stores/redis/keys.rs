@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::format::{BESIDE, Format};
 use crate::name::{LockName, Namespace};
+use crate::store::Topic;
 
 /// The keys of a name.
 ///
@@ -146,6 +147,16 @@ pub(super) fn life(namespace: &Namespace) -> String {
 /// The largest epoch of a fallback that its primary has seen.
 pub(super) fn watermark(namespace: &Namespace) -> String {
     format!("leasehold:{}:watermark", encoded(namespace.as_str()))
+}
+
+/// Where the notes of a topic are: in which order, and what they say.
+pub(super) fn notes(namespace: &Namespace, topic: &Topic) -> [String; 2] {
+    let (namespace, sort) = (encoded(namespace.as_str()), topic.sort);
+    let texts = match &topic.name {
+        Some(name) => format!("leasehold:{namespace}:{{{}}}:notes:{sort}", encoded(name.as_str())),
+        None => format!("leasehold:{namespace}:notes:{{{sort}}}"),
+    };
+    [format!("{texts}:order"), texts]
 }
 
 /// A key that no name has, to try what may be done; the tag says its slot.

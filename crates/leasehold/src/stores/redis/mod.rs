@@ -16,6 +16,7 @@ mod keys;
 mod login;
 mod member;
 mod node;
+mod notes;
 mod options;
 mod primary;
 mod restart_guard;
@@ -45,7 +46,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use crate::stores::tls::Tls;
 use crate::tick::{Due, Verdict};
 
@@ -396,6 +397,11 @@ impl Store for Redis {
     fn as_member(&self) -> Option<&dyn Member> {
         let is_one = matches!(self.options.topology, Topology::One(_));
         (self.options.format.is_own() && is_one).then_some(self)
+    }
+
+    /// Not beside the keys of other libraries.
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        self.options.format.is_own().then_some(self)
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {

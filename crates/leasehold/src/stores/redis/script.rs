@@ -60,8 +60,17 @@ pub(super) struct Scripts {
     pub release: Script,
     pub inspect: Script,
     pub revoke: Script,
+    pub notes: NoteScripts,
     pub member: MemberScripts,
     pub primary: PrimaryScripts,
+}
+
+/// What is done with notes.
+#[derive(Debug)]
+pub(super) struct NoteScripts {
+    pub note: Script,
+    pub notes: Script,
+    pub erase: Script,
 }
 
 /// What a member of a quorum is asked beside them.
@@ -126,6 +135,11 @@ impl Scripts {
             release: script!("release.lua", None, WHEN_FULL_TOO),
             inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
             revoke: script!("revoke.lua", None, WHEN_FULL_TOO),
+            notes: NoteScripts {
+                note: script!("note.lua", None, ""),
+                notes: script!("notes.lua", None, WHEN_FULL_TOO),
+                erase: script!("erase.lua", None, WHEN_FULL_TOO),
+            },
             member: MemberScripts {
                 ratify: script!("ratify.lua", Grant, ""),
                 conclude: script!("conclude.lua", None, WHEN_FULL_TOO),

@@ -17,6 +17,7 @@ mod hex;
 mod lane;
 mod leases;
 mod machine;
+mod notes;
 mod options;
 mod place;
 mod queue;
@@ -45,7 +46,7 @@ use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{self, Arbiter, Epoch, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{self, Arbiter, Epoch, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// A store in one SQLite file.
 ///
@@ -244,5 +245,9 @@ impl Store for Sqlite {
     /// All its processes are on one machine.
     fn as_member(&self) -> Option<&dyn Member> {
         None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
+        Some(self)
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 pub(super) const APPLICATION: i64 = 0x4C65_6173;
 
 /// What this build reads and writes.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// How to get from each version to the next; from 0, an empty file, to the first.
 const STEPS: [&str; VERSION as usize] = [
@@ -86,6 +86,20 @@ const STEPS: [&str; VERSION as usize] = [
         complained integer,          -- when somebody last could not reach it
         floor integer                -- ticks up to here are over, milliseconds since 1970: data was lost
     ) strict, without rowid;
+",
+    "
+    create table leasehold_notes(
+        ns text not null,
+        sort text not null,
+        name text not null,          -- empty: about no lock
+        id text not null,
+        at integer not null,         -- when it was written, wall-clock milliseconds since 1970, as until
+        until integer not null,
+        text text not null,
+        primary key(ns, sort, name, id)
+    ) strict;
+    create index leasehold_newest on leasehold_notes(ns, sort, name, at desc, id);
+    create index leasehold_outdated on leasehold_notes(until);
 ",
 ];
 

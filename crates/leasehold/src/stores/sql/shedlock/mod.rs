@@ -30,7 +30,7 @@ use crate::lease::{
 };
 use crate::member::Member;
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 
 /// The most characters that a name has room for.
 const LONGEST_NAME: usize = 64;
@@ -302,6 +302,10 @@ impl<T: Table> Store for ShedLock<T> {
 
     /// Services that know nothing of a quorum lock the same rows.
     fn as_member(&self) -> Option<&dyn Member> {
+        None
+    }
+
+    fn as_notes(&self) -> Option<&dyn Notes> {
         None
     }
 }

@@ -2,13 +2,13 @@
 
 use jiff::tz::TimeZone;
 
+use super::fields::Fields;
+use super::hashed::Hashing;
+use super::period::Period;
+use super::zone;
 use crate::cron::Cron;
 use crate::error::{ScheduleError, shown};
-use crate::fields::Fields;
-use crate::hashed::Hashing;
-use crate::period::Period;
 use crate::schedule::Timing;
-use crate::zone;
 
 /// The longest text, in bytes.
 const LONGEST: usize = 1000;

@@ -4,9 +4,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::seconds::floor;
 use crate::duration::{UNITS, duration};
 use crate::error::{ScheduleError, shown};
-use crate::seconds::floor;
 
 /// A number of seconds. Aligned to the epoch, it needs no start, and so it is the same on every node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

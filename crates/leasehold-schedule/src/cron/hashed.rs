@@ -1,6 +1,8 @@
 //! `H`: times that are spread over jobs by their names, the same ones on every node and for ever.
 
-use crate::field::Kind;
+use std::time::Duration;
+
+use super::field::Kind;
 
 /// What `H` is made a number with: a job's name, where one is known.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +14,13 @@ impl Hashing<'_> {
         let hash = mixed(fnv(kind.name(), self.0?));
         u32::try_from((u128::from(hash) * u128::from(count)) >> 64).ok()
     }
+}
+
+/// A span below `within` that depends on the job's name alone, in milliseconds.
+pub(crate) fn jitter(name: &str, within: Duration) -> Duration {
+    let hash = u128::from(mixed(fnv("jitter", name)));
+    let millis = (hash * within.as_millis()) >> 64;
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// FNV-1a, 64 bits wide, over the field and the name. It must never change: every job would move.
@@ -39,6 +48,16 @@ mod tests {
             counts[minute as usize] += 1;
         }
         assert!(counts.iter().all(|count| (50..=150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn jitter_stays_within_its_span_and_with_its_job() {
+        let within = Duration::from_secs(60);
+        let all: Vec<_> = (0..1000).map(|job| jitter(&format!("job-{job}"), within)).collect();
+        assert!(all.iter().all(|jitter| *jitter < within));
+        assert!(all.iter().any(|jitter| *jitter > within * 9 / 10) && all.iter().any(|jitter| *jitter < within / 10));
+        assert_eq!(jitter("billing", within), jitter("billing", within));
+        assert_eq!(jitter("billing", Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::days::Days;
+use super::days::Days;
+use super::field::{Field, Item, Kind};
+use super::hashed::Hashing;
+use super::pattern::Pattern;
+use super::set::Set;
 use crate::error::ScheduleError;
-use crate::field::{Field, Item, Kind};
-use crate::hashed::Hashing;
-use crate::pattern::Pattern;
-use crate::set::Set;
 
 /// An expression as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]

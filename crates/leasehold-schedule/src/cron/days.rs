@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 
-use crate::set::Set;
+use super::set::Set;
 
 /// The first, eighth, fifteenth … bit.
 const WEEKLY: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;

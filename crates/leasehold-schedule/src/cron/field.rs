@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use super::hashed::Hashing;
+use super::set::Set;
 use crate::error::{ScheduleError, shown};
-use crate::hashed::Hashing;
-use crate::set::Set;
 
 /// Which field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

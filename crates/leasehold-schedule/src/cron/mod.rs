@@ -1,15 +1,28 @@
-//! The ticks of a cron expression in a zone.
+//! Expressions: how they are read, and the ticks of a cron expression in a zone.
+
+mod days;
+mod field;
+mod fields;
+pub(crate) mod hashed;
+pub(crate) mod lint;
+mod pattern;
+pub(crate) mod period;
+mod seconds;
+mod set;
+mod stretch;
+pub(crate) mod text;
+mod zone;
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use self::fields::Fields;
+use self::pattern::Pattern;
+use self::seconds::{at_or_before, following};
+use self::set::Set;
+use self::stretch::Stretch;
 use crate::error::ScheduleError;
-use crate::fields::Fields;
-use crate::pattern::Pattern;
-use crate::seconds::{at_or_before, following};
-use crate::set::Set;
-use crate::stretch::Stretch;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 

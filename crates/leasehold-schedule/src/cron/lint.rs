@@ -5,12 +5,12 @@ use std::fmt;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 
-use crate::cron::Cron;
+use super::Cron;
+use super::field::{Field, Form, Item, Kind};
+use super::fields::Fields;
+use super::set::Set;
+use super::stretch::Stretch;
 use crate::error::shown;
-use crate::field::{Field, Form, Item, Kind};
-use crate::fields::Fields;
-use crate::set::Set;
-use crate::stretch::Stretch;
 
 /// The years in which clocks that go forward are looked for: 2027 up to 2036. A schedule has no clock of its own, and
 /// a zone that had daylight saving long ago is no reason to warn.

@@ -2,8 +2,8 @@
 
 use jiff::civil::{Date, DateTime, Time};
 
-use crate::days::Days;
-use crate::set::Set;
+use super::days::Days;
+use super::set::Set;
 
 /// The Gregorian calendar, days of the week included, repeats itself after this many years.
 const CYCLE: i16 = 400;

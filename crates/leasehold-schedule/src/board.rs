@@ -1,0 +1,98 @@
+//! What the fleet knows of its jobs, beside their locks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use leasehold::store::{Note, NoteId, Noted, Search, Topic};
+use leasehold::{Locks, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::job::Job;
+
+const JOBS: Topic = Topic::of_all("jobs");
+
+/// For how long a job is known that no scheduler has had in its list any more.
+const KEEP: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// A note older than this is written again at a start.
+const FRESH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// So many jobs a fleet may have.
+const MOST: u32 = 100_000;
+
+/// So many notes are read at a time.
+const PAGE: u32 = 1000;
+
+/// Of so many schedules of a job it is known since when it had them: while a fleet is being updated, two take turns.
+const SCHEDULES: usize = 4;
+
+/// What is known of one job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    /// The newest first.
+    schedules: Vec<Since>,
+}
+
+/// Since when a job has had a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Since {
+    when: String,
+    since: Timestamp,
+}
+
+/// Since when each of these jobs is known under the schedule that it has, by the store's clock: from then on its ticks count.
+/// A new job, and one whose schedule has changed, begins at its next tick; one that every node knew before is made up for.
+///
+/// # Errors
+/// The store keeps no notes, or can't say.
+pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Timestamp>> {
+    let now = locks.time().await?;
+    let mut known = read(locks).await?;
+    let (mut since, mut changed) = (Vec::new(), Vec::new());
+    for job in jobs {
+        let (written, mut known) = known.remove(job.name()).unwrap_or_default();
+        let when = when(job);
+        let first = known.schedules.iter().find(|known| known.when == when).map(|known| known.since);
+        let begins = first.unwrap_or_else(|| instant(now));
+        since.push(begins);
+        if first.is_none() {
+            known.schedules.insert(0, Since { when, since: begins });
+            known.schedules.truncate(SCHEDULES);
+        } else if now.saturating_sub(written) < FRESH {
+            continue;
+        }
+        let text = serde_json::to_string(&known).expect("it has no maps");
+        changed.push(Note { topic: JOBS, id: NoteId::new(job.name())?, text, keep: KEEP, most: MOST });
+    }
+    if !changed.is_empty() {
+        locks.notes()?.note(&changed).await?;
+    }
+    Ok(since)
+}
+
+/// What is known of each job, and when it was written.
+async fn read(locks: &Locks) -> Result<BTreeMap<String, (Duration, Known)>> {
+    let mut known = BTreeMap::new();
+    let mut search = Search::newest(JOBS, PAGE);
+    loop {
+        let page = locks.notes()?.notes(&search).await?;
+        let Some(Noted { at, id, .. }) = page.last() else { return Ok(known) };
+        search.after = Some((*at, id.clone()));
+        for Noted { at, id, text } in page {
+            // What a later version has written in another way is new to this one.
+            known.insert(id.to_string(), (at, serde_json::from_str(&text).unwrap_or_default()));
+        }
+    }
+}
+
+/// When a job is due, as a text that changes when its ticks do.
+fn when(job: &Job) -> String {
+    format!("{} {}", job.schedule.expression(), job.schedule.zone().unwrap_or("UTC"))
+}
+
+/// What a store's clock shows, as an instant.
+pub(crate) fn instant(since_1970: Duration) -> Timestamp {
+    let millis = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
+}

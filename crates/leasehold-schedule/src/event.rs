@@ -1,0 +1,133 @@
+//! What happens to jobs, told to whoever listens.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold::{Error, FencingToken, LossReason, NotDue, Tick};
+
+use crate::ledger::State;
+
+/// One thing that happened on this node.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A run begins.
+    Started {
+        /// The job.
+        job: &'a str,
+        /// For which tick.
+        tick: Tick,
+        /// How often this tick has been begun.
+        attempt: u32,
+        /// Under which token.
+        token: FencingToken,
+    },
+    /// A run has ended.
+    Ended {
+        /// The job.
+        job: &'a str,
+        /// For which tick.
+        tick: Tick,
+        /// How long it took.
+        took: Duration,
+        /// How it ended.
+        how: &'a How,
+    },
+    /// A tick is not run, for good.
+    NotRun {
+        /// The job.
+        job: &'a str,
+        /// Which tick.
+        tick: Tick,
+        /// Why not.
+        why: &'a NotRun,
+    },
+    /// The store says that this node's clock is fast: the tick is tried again when it is due there.
+    ClockIsFast {
+        /// The job.
+        job: &'a str,
+        /// How far the tick is ahead.
+        ahead: Duration,
+    },
+    /// The store can't be asked; the tick is tried again.
+    StoreIsAway {
+        /// The job.
+        job: &'a str,
+        /// Why.
+        error: &'a Error,
+    },
+    /// Something about the ledger could not be written or read. It decides nothing.
+    LedgerFailed {
+        /// Why.
+        error: &'a Error,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// As it should.
+    Done,
+    /// It failed, for the last time.
+    Failed(String),
+    /// The lock was lost, or its time limit was over, and it was dropped.
+    Lost(LossReason),
+    /// The scheduler was stopped, and it was dropped.
+    Stopped,
+}
+
+/// Why a tick was not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotRun {
+    /// The job was still running for an earlier one; by whom.
+    Overlaps(String),
+    /// Nobody ran it when it was due, and the job's terms say that it isn't run late.
+    Missed,
+    /// The store can't tell any more whether it was run.
+    TooOld(NotDue),
+    /// The job was paused; by whom.
+    Paused(String),
+}
+
+impl How {
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Self::Done => State::Done,
+            Self::Failed(_) => State::Failed,
+            Self::Lost(_) => State::Lost,
+            Self::Stopped => State::Stopped,
+        }
+    }
+
+    /// Why, for the ledger.
+    pub(crate) fn reason(&self) -> Option<String> {
+        match self {
+            Self::Done | Self::Stopped => None,
+            Self::Failed(why) => Some(why.clone()),
+            Self::Lost(reason) => Some(reason.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overlaps(whose) => write!(f, "it was still running for an earlier tick ({whose})"),
+            Self::Missed => f.write_str("nobody ran it when it was due"),
+            Self::TooOld(why) => why.fmt(f),
+            Self::Paused(whose) => write!(f, "the job was paused ({whose})"),
+        }
+    }
+}
+
+/// Whoever listens. Called on the scheduler's tasks: it must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened.
+    fn observe(&self, event: &Event<'_>);
+}
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: &Event<'_>) {
+        self(event);
+    }
+}

@@ -1,0 +1,483 @@
+//! Several schedulers over one store, in time that a test moves: each tick runs once, whatever clocks and nodes do.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use leasehold::stores::Memory;
+use leasehold::{Locks, Store, Tick};
+use leasehold_schedule::{Job, Ledger, Missed, Orders, Overlap, Retries, Schedule, Scheduler, State, WallClock};
+use leasehold_testkit::PausedClock;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A clock on a wall: right, but for what it is off by.
+#[derive(Debug)]
+struct Wall {
+    zero: Timestamp,
+    start: Instant,
+    off_millis: AtomicI64,
+}
+
+impl Wall {
+    fn set_off(&self, seconds: i64) {
+        self.off_millis.store(seconds * 1000, Ordering::Relaxed);
+    }
+}
+
+impl WallClock for Wall {
+    fn now(&self) -> Timestamp {
+        let off = SignedDuration::from_millis(self.off_millis.load(Ordering::Relaxed));
+        self.zero + SignedDuration::try_from(self.start.elapsed()).unwrap() + off
+    }
+}
+
+/// What ran: of which tick, on which node, from when to when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ran {
+    tick: Timestamp,
+    node: usize,
+    attempt: u32,
+    from: Duration,
+    to: Option<Duration>,
+}
+
+/// A store, the time, and what ran.
+#[derive(Clone)]
+struct Fleet {
+    clock: Arc<PausedClock>,
+    memory: Memory,
+    zero: Timestamp,
+    start: Instant,
+    ran: Arc<Mutex<Vec<Ran>>>,
+}
+
+/// A scheduler that runs.
+struct Node {
+    wall: Arc<Wall>,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<()>,
+}
+
+impl Node {
+    async fn stop(mut self) {
+        drop(self.stop.take());
+        self.running.await.expect("it ends without a panic");
+    }
+
+    /// As `kill -9` does: nothing is released.
+    fn die(self) {
+        self.running.abort();
+    }
+}
+
+impl Fleet {
+    /// Half a minute past an hour, whenever the test runs.
+    async fn new() -> Self {
+        let clock = Arc::new(PausedClock::start());
+        let memory = Memory::new(clock.clone());
+        let since_1970 = memory.time().await.unwrap();
+        let into_the_hour = Duration::from_nanos(u64::try_from(since_1970.as_nanos() % HOUR.as_nanos()).unwrap());
+        sleep(HOUR - into_the_hour + 30 * SECOND).await;
+        let now = memory.time().await.unwrap();
+        let zero = Timestamp::from_millisecond(i64::try_from(now.as_millis()).unwrap()).unwrap();
+        Self { clock, memory, zero, start: Instant::now(), ran: Arc::default() }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.zero + SignedDuration::try_from(self.start.elapsed()).unwrap()
+    }
+
+    fn locks(&self) -> Locks {
+        Locks::builder().simulated(self.clock.clone()).over(Arc::new(self.memory.clone()))
+    }
+
+    /// A job that takes so long, and on which terms.
+    fn job(&self, name: &str, when: &str, takes: Duration, node: usize) -> Job {
+        let fleet = self.clone();
+        Job::new(name, Schedule::parse(when, None).unwrap(), move |run| {
+            let (fleet, tick, attempt) = (fleet.clone(), run.tick(), run.attempt());
+            Box::pin(async move {
+                let tick = instant(tick);
+                let from = fleet.start.elapsed();
+                let place = {
+                    let mut ran = fleet.ran.lock().unwrap();
+                    ran.push(Ran { tick, node, attempt, from, to: None });
+                    ran.len() - 1
+                };
+                sleep(takes).await;
+                fleet.ran.lock().unwrap()[place].to = Some(fleet.start.elapsed());
+                Ok(())
+            })
+        })
+    }
+
+    fn node(&self, off: i64, jobs: impl IntoIterator<Item = Job>) -> Node {
+        let wall = Arc::new(Wall { zero: self.zero, start: self.start, off_millis: AtomicI64::new(off * 1000) });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut scheduler = Scheduler::over(self.locks()).clock(wall.clone());
+        for job in jobs {
+            scheduler = scheduler.job(job).expect("the jobs of the tests are right");
+        }
+        let running = tokio::spawn(scheduler.run(async { drop(stopped.await) }));
+        Node { wall, stop: Some(stop), running }
+    }
+
+    /// A scheduler that had this job, once.
+    async fn makes_known(&self, job: Job) {
+        let node = self.node(0, [job]);
+        sleep(SECOND).await;
+        node.stop().await;
+        assert_eq!(self.ran(), [], "it is new");
+    }
+
+    fn ran(&self) -> Vec<Ran> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    /// How often each tick ran.
+    fn times(&self) -> BTreeMap<Timestamp, usize> {
+        let mut times = BTreeMap::new();
+        self.ran().iter().for_each(|ran| *times.entry(ran.tick).or_default() += 1);
+        times
+    }
+
+    /// Each tick of `when` after `from` up to `until`, no other, once.
+    #[track_caller]
+    fn assert_each_once(&self, when: &str, from: Timestamp, until: Timestamp) {
+        let schedule = Schedule::parse(when, None).unwrap();
+        let due: Vec<_> = schedule.ticks_after(from).take_while(|tick| *tick <= until).collect();
+        let times = self.times();
+        let wrong: Vec<_> = times.iter().filter(|(_, times)| **times != 1).collect();
+        assert!(wrong.is_empty(), "not once: {wrong:?}");
+        let ran: Vec<_> = times.into_keys().filter(|tick| *tick <= until).collect();
+        let left_out: Vec<_> = due.iter().filter(|tick| !ran.contains(tick)).collect();
+        assert!(left_out.is_empty() && ran == due, "left out: {left_out:?}");
+    }
+
+    async fn states(&self, job: &str) -> Vec<(Option<Timestamp>, State)> {
+        let locks = self.locks();
+        let ledger = Ledger::of(&locks, job).unwrap();
+        ledger.newest(1000).await.unwrap().into_iter().map(|record| (record.tick, record.state)).collect()
+    }
+}
+
+fn instant(tick: Tick) -> Timestamp {
+    Timestamp::from_millisecond(tick.as_unix_millis()).unwrap()
+}
+
+fn at_start_of_minute(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second() - at.as_second() % 60).unwrap()
+}
+
+/// A job of 10 ms on five nodes whose clocks differ by up to three minutes, for two days.
+#[tokio::test(start_paused = true)]
+async fn q01_each_tick_runs_once_though_clocks_differ() {
+    let fleet = Fleet::new().await;
+    let offs = [-90, -30, 0, 45, 90];
+    let nodes: Vec<_> = offs
+        .iter()
+        .enumerate()
+        .map(|(nth, off)| fleet.node(*off, [fleet.job("job", "* * * * *", SECOND / 100, nth)]))
+        .collect();
+    sleep(48 * HOUR).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let until = at_start_of_minute(fleet.now());
+    let from = fleet.ran()[0].tick - SignedDuration::from_secs(1);
+    // Those whose clocks are fast are there first, also for the tick after the last.
+    let last = fleet.ran().iter().map(|ran| ran.tick).max().unwrap();
+    assert!(last >= until);
+    fleet.assert_each_once("* * * * *", from, last);
+    assert!(fleet.ran().len() > 2870);
+}
+
+/// Intervals go by the epoch, not by when a process has started.
+#[tokio::test(start_paused = true)]
+async fn q02_intervals_are_the_same_on_every_node() {
+    let fleet = Fleet::new().await;
+    let mut nodes = Vec::new();
+    for nth in 0..3 {
+        nodes.push(fleet.node(0, [fleet.job("job", "@every 30s", SECOND / 100, nth)]));
+        sleep(7 * SECOND).await;
+    }
+    sleep(HOUR).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let from = fleet.ran()[0].tick - SignedDuration::from_secs(1);
+    fleet.assert_each_once("@every 30s", from, fleet.now());
+    assert!(fleet.ran().iter().all(|ran| ran.tick.as_second() % 30 == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_job_begins_at_its_next_tick_and_a_known_one_is_made_up_for() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", SECOND, 0).catch_up(24 * HOUR);
+    fleet.makes_known(job()).await;
+    sleep(35 * MINUTE).await;
+    let node = fleet.node(0, [job()]);
+    sleep(5 * SECOND).await;
+    node.stop().await;
+    let [ran] = &fleet.ran()[..] else { panic!("the latest one, once: {:?}", fleet.ran()) };
+    let latest = Schedule::parse("@every 10m", None).unwrap().latest_at(fleet.now()).unwrap();
+    assert_eq!(ran.tick, latest);
+    let states = fleet.states("job").await;
+    assert_eq!(states.iter().filter(|(_, state)| *state == State::Missed).count(), 2, "{states:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn q14_another_schedule_begins_at_its_next_tick_and_a_renamed_job_too() {
+    let fleet = Fleet::new().await;
+    let job = |name, when| fleet.job(name, when, SECOND, 0).catch_up(24 * HOUR);
+    let node = fleet.node(0, [job("job", "@every 10m")]);
+    sleep(25 * MINUTE).await;
+    node.stop().await;
+    let before = fleet.ran().len();
+    let node = fleet.node(0, [job("job", "@every 5m"), job("renamed", "@every 10m")]);
+    sleep(5 * SECOND).await;
+    node.stop().await;
+    let since = fleet.ran().split_off(before);
+    let begun = fleet.now() - SignedDuration::from_secs(5);
+    assert!(since.iter().all(|ran| ran.tick > begun), "{since:?}");
+}
+
+/// A node that sleeps through an hour and wakes up beside others, and one whose clock is set forward and back.
+#[tokio::test(start_paused = true)]
+async fn clocks_that_jump_run_nothing_twice_and_leave_nothing_out() {
+    let fleet = Fleet::new().await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [fleet.job("job", "* * * * *", SECOND, nth)])).collect();
+    sleep(HOUR).await;
+    nodes[0].wall.set_off(2 * 3600);
+    sleep(10 * MINUTE).await;
+    nodes[0].wall.set_off(0);
+    sleep(10 * MINUTE).await;
+    nodes[1].wall.set_off(-3600);
+    sleep(10 * MINUTE).await;
+    nodes[1].wall.set_off(0);
+    sleep(10 * MINUTE).await;
+    // Fast ones may be all of them: the store's clock holds them back. Where all are slow, ticks are missed.
+    for (off, which) in [(240, 0..3), (0, 0..3), (-240, 0..2), (0, 0..2)] {
+        nodes[which].iter().for_each(|node| node.wall.set_off(off));
+        sleep(10 * MINUTE).await;
+    }
+    let from = fleet.ran()[0].tick - SignedDuration::from_secs(1);
+    let until = at_start_of_minute(fleet.now());
+    for node in nodes {
+        node.stop().await;
+    }
+    fleet.assert_each_once("* * * * *", from, until);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_alone_whose_clock_was_far_ahead_goes_on_at_the_right_time() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(2 * 3600, [fleet.job("job", "* * * * *", SECOND, 0)]);
+    sleep(10 * MINUTE).await;
+    node.wall.set_off(0);
+    sleep(10 * MINUTE).await;
+    node.stop().await;
+    let late = fleet.ran().iter().map(|ran| ran.tick).max().unwrap();
+    assert!(late > fleet.now() - SignedDuration::from_mins(2), "{late} is the last, at {}", fleet.now());
+    assert!(fleet.times().values().all(|times| *times == 1));
+}
+
+/// A tick that is due while the job still runs is skipped, and never is it there twice.
+#[tokio::test(start_paused = true)]
+async fn q12_a_long_job_never_runs_twice_at_a_time() {
+    let fleet = Fleet::new().await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [fleet.job("job", "@every 10s", 35 * SECOND, nth)])).collect();
+    sleep(HOUR).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let ran = fleet.ran();
+    assert!(ran.windows(2).all(|pair| pair[0].to.unwrap() <= pair[1].from), "{ran:?}");
+    let gaps: Vec<_> = ran.windows(2).map(|pair| (pair[1].from - pair[0].from).as_secs()).collect();
+    assert!(gaps.iter().all(|gap| *gap == 40), "at the next boundary: {gaps:?}");
+    let states = fleet.states("job").await;
+    assert!(
+        states.iter().any(|(_, state)| *state == State::Skipped)
+            && !states
+                .iter()
+                .any(|(tick, state)| { *state == State::Skipped && ran.iter().any(|ran| Some(ran.tick) == *tick) })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_tick_queues_for_the_end_of_the_last() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 60s", 70 * SECOND, nth).overlap(Overlap::Queue);
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [job(nth)])).collect();
+    sleep(HOUR).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let mut ran = fleet.ran();
+    ran.pop_if(|last| last.to.is_none());
+    assert!(ran.windows(2).all(|pair| pair[0].to.unwrap() <= pair[1].from), "{ran:?}");
+    let idle: Vec<_> = ran.windows(2).map(|pair| pair[1].from - pair[0].to.unwrap()).collect();
+    assert!(idle.iter().filter(|idle| **idle < SECOND).count() * 10 > idle.len() * 7, "{idle:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_run_beside_one_another_as_are_allowed() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10s", 25 * SECOND, nth).overlap(Overlap::Allow(2));
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    sleep(HOUR).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let ran = fleet.ran();
+    let at_a_time = |at: Duration| ran.iter().filter(|ran| ran.from <= at && ran.to.unwrap() > at).count();
+    let most = ran.iter().map(|ran| at_a_time(ran.from)).max().unwrap();
+    assert_eq!(most, 2);
+    assert!(fleet.times().values().all(|times| *times == 1));
+}
+
+/// A node that dies in the middle is replaced within the TTL and a look, under a new token; once at most stays at that.
+#[tokio::test(start_paused = true)]
+async fn q15_a_node_that_dies_is_replaced() {
+    for at_least_once in [true, false] {
+        let fleet = Fleet::new().await;
+        let job = |nth| fleet.job("job", "@every 1h", 10 * MINUTE, nth).at_least_once(at_least_once);
+        let mut nodes: Vec<_> = (0..3).map(|nth| Some(fleet.node(0, [job(nth)]))).collect();
+        while fleet.ran().is_empty() {
+            sleep(MINUTE).await;
+        }
+        let first = fleet.ran()[0].clone();
+        let died = fleet.start.elapsed();
+        nodes[first.node].take().unwrap().die();
+        sleep(20 * MINUTE).await;
+        let ran = fleet.ran();
+        if at_least_once {
+            let [_, second] = &ran[..] else { panic!("it is begun again, once: {ran:?}") };
+            assert_eq!((second.tick, second.attempt), (first.tick, 2));
+            assert!(second.to.is_some() && second.from - died < 45 * SECOND, "{:?}", second.from - died);
+        } else {
+            assert_eq!(ran.len(), 1, "{ran:?}");
+        }
+        for node in nodes.into_iter().flatten() {
+            node.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_tried_again_for_so_often_and_then_has_failed() {
+    let fleet = Fleet::new().await;
+    let ran = Arc::clone(&fleet.ran);
+    let start = fleet.start;
+    let job = Job::new("job", Schedule::parse("@every 1h", None).unwrap(), move |run| {
+        let ran = Arc::clone(&ran);
+        let (tick, attempt) = (instant(run.tick()), run.attempt());
+        Box::pin(async move {
+            ran.lock().unwrap().push(Ran { tick, node: 0, attempt, from: start.elapsed(), to: None });
+            Err(format!("attempt {attempt} failed").into())
+        })
+    });
+    let retries = Retries { most: 2, first: 10 * SECOND, longest: MINUTE };
+    let node = fleet.node(0, [job.retries(retries).at_least_once(true)]);
+    sleep(HOUR + MINUTE).await;
+    node.stop().await;
+    let ran = fleet.ran();
+    assert_eq!(ran.iter().map(|ran| ran.attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    let pauses: Vec<_> = ran.windows(2).map(|pair| (pair[1].from - pair[0].from).as_secs()).collect();
+    assert_eq!(pauses, [10, 20]);
+    let locks = fleet.locks();
+    let records = Ledger::of(&locks, "job").unwrap().newest(10).await.unwrap();
+    let [record] = &records[..] else { panic!("one tick: {records:?}") };
+    assert_eq!((record.state, record.attempts), (State::Failed, 3));
+    assert_eq!(record.reason.as_deref(), Some("attempt 3 failed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_missed_ones_are_run_one_after_the_other_the_oldest_first() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth).catch_up(24 * HOUR).missed(Missed::All { most: 3 });
+    fleet.makes_known(job(0)).await;
+    sleep(65 * MINUTE).await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [job(nth)])).collect();
+    sleep(MINUTE).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let ran = fleet.ran();
+    assert!(ran.windows(2).all(|pair| pair[0].tick < pair[1].tick && pair[0].to.unwrap() <= pair[1].from), "{ran:?}");
+    assert!((3..=4).contains(&ran.len()), "{ran:?}");
+}
+
+/// What runs may end, and what doesn't in time is dropped; nothing new begins.
+#[tokio::test(start_paused = true)]
+async fn p11_a_scheduler_that_is_stopped_waits_for_its_runs() {
+    for (takes, ends) in [(10 * SECOND, true), (MINUTE, false)] {
+        let fleet = Fleet::new().await;
+        let node = fleet.node(0, [fleet.job("job", "@every 1h", takes, 0)]);
+        while fleet.ran().is_empty() {
+            sleep(SECOND).await;
+        }
+        let before = fleet.start.elapsed();
+        node.stop().await;
+        let took = fleet.start.elapsed() - before;
+        assert_eq!(fleet.ran()[0].to.is_some(), ends);
+        assert!(took <= 31 * SECOND && (took > 8 * SECOND), "{took:?}");
+        let (_, state) = fleet.states("job").await[0];
+        assert_eq!(state, if ends { State::Done } else { State::Stopped });
+        assert_eq!(fleet.memory.list().await.unwrap(), [], "the lock is free");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_runs_once_and_the_schedule_goes_on() {
+    let fleet = Fleet::new().await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [fleet.job("job", "@every 1h", SECOND, nth)])).collect();
+    sleep(2 * HOUR + 30 * MINUTE).await;
+    let before = fleet.ran().len();
+    let locks = fleet.locks();
+    let tick = Orders::over(&locks).trigger("job", "ops", "the tape was full").await.unwrap();
+    Orders::over(&locks).trigger("another", "ops", "").await.unwrap();
+    sleep(5 * SECOND).await;
+    assert_eq!(fleet.ran()[before..].iter().map(|ran| ran.tick).collect::<Vec<_>>(), [tick]);
+    let record = &Ledger::of(&locks, "job").unwrap().newest(1).await.unwrap()[0];
+    assert_eq!((record.state, record.asked.as_deref()), (State::Done, Some("ops: the tape was full")));
+    sleep(2 * HOUR).await;
+    assert_eq!(fleet.ran().len(), before + 3);
+    for node in nodes {
+        node.stop().await;
+    }
+    assert!(fleet.times().values().all(|times| *times == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_job_does_not_run_and_is_not_made_up_for() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth).catch_up(24 * HOUR);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    let locks = fleet.locks();
+    let orders = Orders::over(&locks);
+    assert!(!orders.resume("job").await.unwrap(), "it is not paused");
+    orders.pause("job", "ops", "").await.unwrap();
+    sleep(HOUR).await;
+    assert_eq!(fleet.ran(), []);
+    let states = fleet.states("job").await;
+    assert!(states.len() >= 5 && states.iter().all(|(_, state)| *state == State::Skipped), "{states:?}");
+    assert!(orders.resume("job").await.unwrap());
+    // One that begins now knows of the pause.
+    let late = fleet.node(0, [job(2)]);
+    sleep(5 * SECOND).await;
+    assert_eq!(fleet.ran(), []);
+    sleep(20 * MINUTE).await;
+    assert!(fleet.ran().len() == 2 && fleet.times().len() == 2);
+    for node in nodes.into_iter().chain([late]) {
+        node.stop().await;
+    }
+}
