@@ -41,6 +41,7 @@ fn dispatch(cli: &Cli) -> Result<i32, Failure> {
         Verb::Route(args) => cmd::route::run(args, &config()?),
         Verb::AcceptLoss(args) => cmd::accept_loss::run(args, &config()?),
         Verb::Migrate(args) => cmd::migrate::run(args, &config()?),
+        Verb::Next(args) => cmd::next::run(args),
         Verb::Completions(args) => cmd::completions::run(args),
         Verb::Man(args) => cmd::man::run(args),
     }

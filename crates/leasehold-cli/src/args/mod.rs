@@ -8,6 +8,7 @@ mod ls;
 mod man;
 mod migrate;
 mod mistake;
+mod next;
 mod release;
 mod route;
 mod run;
@@ -29,6 +30,7 @@ pub use self::doctor::DoctorArgs;
 pub use self::ls::LsArgs;
 pub use self::man::ManArgs;
 pub use self::migrate::MigrateArgs;
+pub use self::next::NextArgs;
 pub use self::release::ReleaseArgs;
 pub use self::route::{RouteArgs, RouteVerb, SetArgs};
 pub use self::run::RunArgs;
@@ -124,6 +126,9 @@ pub enum Verb {
     /// Make the tables that the store needs, or print them
     #[command(long_about = migrate::ABOUT, after_long_help = migrate::FOOTER)]
     Migrate(MigrateArgs),
+    /// Show when a schedule is due
+    #[command(long_about = next::ABOUT, after_long_help = next::FOOTER)]
+    Next(NextArgs),
     /// Print the completions for a shell
     #[command(after_long_help = completions::FOOTER)]
     Completions(CompletionsArgs),

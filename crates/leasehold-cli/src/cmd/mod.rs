@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod ls;
 pub mod man;
 pub mod migrate;
+pub mod next;
 pub mod release;
 pub mod route;
 pub mod run;
