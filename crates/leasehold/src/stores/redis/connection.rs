@@ -27,6 +27,10 @@ use crate::span::Span;
 /// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// For how long a server that could not be reached is left alone: who calls meanwhile is told what was found. A dead member of
+/// a quorum would be tried three times for each lock else.
+const LEFT_ALONE: Duration = Duration::from_millis(20);
+
 /// So many calls, and so many bytes of them, go out in one write where many are made at once: the client library's own
 /// limits (50 calls, 8 KiB) make ten writes of it.
 const AT_ONCE: usize = 1000;
@@ -77,7 +81,14 @@ pub(super) struct Link {
     place: Place,
     terms: Arc<Terms>,
     live: Mutex<Option<Arc<Live>>>,
-    connecting: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a connection is made; in it, how the last try failed.
+    connecting: Arc<tokio::sync::Mutex<Option<Failed>>>,
+}
+
+/// A connection that could not be made.
+struct Failed {
+    at: Instant,
+    why: Fault,
 }
 
 /// Where the server is.
@@ -197,14 +208,18 @@ impl Link {
     /// In a task of its own: a call that is given up meanwhile, as those of short leases are soon, leaves a connection to
     /// the next one.
     async fn make_sure(self: &Arc<Self>) -> Result<Arc<Live>, Fault> {
-        let first = Arc::clone(&self.connecting).lock_owned().await;
+        let mut failed = Arc::clone(&self.connecting).lock_owned().await;
         if let Some(live) = self.trusted() {
             return Ok(live);
         }
+        if let Some(failed) = failed.as_ref().filter(|failed| failed.at.elapsed() < LEFT_ALONE) {
+            return Err(failed.why.clone());
+        }
         let link = Arc::clone(self);
         let made = tokio::spawn(async move {
-            let _first = first;
-            link.confirmed_or_new().await
+            let made = link.confirmed_or_new().await;
+            *failed = made.as_ref().err().map(|why| Failed { at: Instant::now(), why: why.clone() });
+            made
         });
         made.await.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))
     }
