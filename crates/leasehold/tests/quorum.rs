@@ -22,6 +22,7 @@ const TTL: Duration = Duration::from_secs(6);
 /// Members, a client, and the ways between them.
 struct Stage {
     nodes: Vec<Memory>,
+    machines: Vec<Machine>,
     links: Vec<Link>,
     network: Network,
     quorum: Quorum,
@@ -43,7 +44,7 @@ impl Stage {
         });
         let quorum = Quorum::of(wires).unwrap();
         let locks = Locks::builder().simulated(Arc::new(client)).over(Arc::new(quorum.clone()));
-        Self { nodes, links, network, quorum, locks }
+        Self { nodes, machines, links, network, quorum, locks }
     }
 
     /// Nothing gets to these members.
@@ -807,6 +808,55 @@ async fn what_a_minority_has_revoked_may_be_renewed() {
     members[2].denies(false);
     let revoked = quorum.revoke(&claim.name, None, leasehold::Revoke::Gently).await.unwrap();
     assert_eq!(revoked.and_then(|held| held.holder), Some(claim.holder));
+}
+
+/// An operator sees a round that was granted by a majority, and is taken back: its second phase came to nothing. While its
+/// revocation waits for a third member the next round of the same acquisition is granted.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_finds_the_round_that_was_granted_meanwhile() {
+    let stage = Stage::of(3);
+    stage.machines[2].stop_for(2 * SECOND);
+    let holder = HolderId::fresh();
+    let round = || Claim { label: format!("host/1/job#{holder}").into(), ..claim() };
+    let [first, next] = [round(), round()];
+    let granted = async |claim: &Claim| {
+        for node in &stage.nodes[..2] {
+            assert!(matches!(node.try_acquire(claim).await.unwrap(), Attempt::Granted(_)));
+        }
+    };
+    granted(&first).await;
+    let quorum = stage.quorum.clone();
+    let revoked = tokio::spawn(async move { quorum.revoke(&claim().name, None, leasehold::Revoke::Gently).await });
+    sleep(SECOND / 20).await;
+    for node in &stage.nodes[..2] {
+        assert!(node.inspect(&first.name).await.unwrap().is_some_and(|held| held.revoked));
+        node.leave(&key(&first)).await.unwrap();
+    }
+    granted(&next).await;
+    let revoked = revoked.await.unwrap().unwrap().expect("it was held");
+    assert_eq!(revoked.holder, Some(holder));
+    for node in &stage.nodes[..2] {
+        assert!(matches!(node.renew(&[(key(&next), TTL)]).await[..], [Ok(Renewal::Revoked)]));
+    }
+}
+
+/// Its client has not heard that it was granted, stops, and claims anew when all is over: that is another hold, and in every
+/// store so.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_sent_after_a_revocation_may_be_granted() {
+    let stage = Stage::of(3);
+    for store in [&stage.quorum as &dyn Store, &stage.nodes[0]] {
+        let asked = claim();
+        let Attempt::Granted(unheard) = store.try_acquire(&asked).await.unwrap() else { panic!("it is free") };
+        let revoked = store.revoke(&asked.name, Some(asked.holder), leasehold::Revoke::Gently).await.unwrap();
+        assert_eq!(revoked.and_then(|held| held.holder), Some(asked.holder));
+        assert!(matches!(store.try_acquire(&asked).await.unwrap(), Attempt::Held(_)), "while that lasts");
+        store.leave(&key(&asked)).await.unwrap();
+        let Attempt::Granted(again) = store.try_acquire(&asked).await.unwrap() else { panic!("it is free") };
+        assert!(again.token > unheard.token);
+        store.leave(&key(&asked)).await.unwrap();
+        sleep(SECOND).await;
+    }
 }
 
 /// One had it still, one has lost it, and one says nothing: nobody knows whether a majority had it.

@@ -173,11 +173,13 @@ impl Play {
             }
             if self.revoked > 0 && random.below(10) < self.revoked {
                 let name = NAMES[random.below(self.names)];
-                if let Ok(Some(Holding { holder: Some(holder), .. })) = clients[client].locks.inspect(name).await
+                let held = clients[client].locks.inspect(name).await;
+                let asked = Instant::now();
+                if let Ok(Some(Holding { holder: Some(holder), .. })) = held
                     && let Ok(Some(held)) = clients[client].locks.revoke_one(name, holder, Revoke::Gently).await
                 {
                     judge.note(format_args!("{name}: token {} of {holder} is revoked", held.token));
-                    revoked.lock().expect("nothing panics").push(Revoked { holder, since: Instant::now() });
+                    revoked.lock().expect("nothing panics").push(Revoked { holder, asked, since: Instant::now() });
                 }
                 continue;
             }
@@ -302,9 +304,11 @@ impl Client {
     }
 }
 
-/// A hold that an operator was told is revoked.
+/// A hold that an operator was told is revoked. A grant that comes later, to a claim that the same caller sends once more, is
+/// another: the store's own answer to a claim whose lease was revoked before its holder has heard of it.
 struct Revoked {
     holder: HolderId,
+    asked: Instant,
     since: Instant,
 }
 
@@ -449,19 +453,21 @@ impl Worker<'_> {
 
     /// Until its work is done or the lock is lost, and a little after.
     async fn is_busy(&mut self, held: &Held) {
+        let granted = Instant::now();
         let until = Instant::now() + (self.play.ttl * 2).mul_f64(self.random.share());
         while Instant::now() < until && held.look(Guard::is_valid) {
-            self.is_not_revoked(held);
+            self.is_not_revoked(held, granted);
             sleep_until(until.min(Instant::now() + SECOND / 4)).await;
             self.client.machine.runs().await;
         }
     }
 
     /// What was revoked ends within a TTL by any clock.
-    fn is_not_revoked(&self, held: &Held) {
+    fn is_not_revoked(&self, held: &Held, granted: Instant) {
         let holder = held.look(Guard::holder);
         let revoked = self.revoked.lock().expect("nothing panics");
-        if revoked.iter().any(|it| it.holder == holder && it.since.elapsed() > self.play.ttl.mul_f64(1.02)) {
+        let is_meant = |it: &&Revoked| it.holder == holder && granted <= it.asked;
+        if revoked.iter().filter(is_meant).any(|it| it.since.elapsed() > self.play.ttl.mul_f64(1.02)) {
             self.judge.finds(&format!("{holder} was revoked and is valid still"));
         }
     }
