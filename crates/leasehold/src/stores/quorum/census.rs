@@ -144,7 +144,7 @@ impl Inner {
         }
     }
 
-    async fn ask(&self, whom: Vec<usize>, limit: Duration) -> Round<'static, Identity> {
+    pub(super) async fn ask(&self, whom: Vec<usize>, limit: Duration) -> Round<'static, Identity> {
         let call = |member: usize| -> (usize, BoxFuture<'static, Result<Identity>>) {
             let store = Arc::clone(&self.nodes[member].store);
             let call = async move { store.as_member().expect("only members are admitted").identity().await };
@@ -154,7 +154,7 @@ impl Inner {
     }
 
     /// Whether it has said who it is.
-    fn is_met(&self, (member, identity): Answer<Identity>) -> bool {
+    pub(super) fn is_met(&self, (member, identity): Answer<Identity>) -> bool {
         let identity = identity.ok().map(|identity| self.census.admit(member, &self.nodes, identity));
         identity.is_some()
     }
