@@ -2,7 +2,7 @@
 //! Tests of faults of other systems bear their number.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -100,7 +100,9 @@ async fn fewer_than_three_an_even_number_and_what_can_not_be_a_member_are_refuse
     let quorum: Arc<dyn Store> = Arc::new(Quorum::of((0..3).map(|_| memory())).unwrap());
     let nested = Quorum::of([memory(), memory(), ("inner".to_owned(), quorum)]).unwrap_err();
     assert!(
-        nested.kind() == ErrorKind::Invalid && nested.to_string().starts_with("inner can't be a member"),
+        nested.kind() == ErrorKind::Invalid
+            && nested.to_string().starts_with("inner can't be a member")
+            && nested.to_string().contains("name each by a URL of its own"),
         "{nested}"
     );
 }
@@ -137,6 +139,9 @@ struct Moods {
     claimed: AtomicUsize,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
+    /// It takes so long to make a connection to it.
+    connects_in: Mutex<Duration>,
+    is_connected: AtomicBool,
     /// Its address leads to this one by now.
     moved_to: OnceLock<Memory>,
 }
@@ -160,6 +165,19 @@ impl Odd {
         self.moods.asked.load(Ordering::Relaxed)
     }
 
+    /// For the first time.
+    fn connects_in(&self, span: Duration) {
+        *self.moods.connects_in.lock().unwrap() = span;
+    }
+
+    async fn connect(&self) {
+        let span = *self.moods.connects_in.lock().unwrap();
+        if !span.is_zero() && !self.moods.is_connected.load(Ordering::Relaxed) {
+            sleep(span).await;
+            self.moods.is_connected.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn check(&self) -> leasehold::Result<()> {
         self.moods.asked.fetch_add(1, Ordering::Relaxed);
         let denied = || leasehold::Error::new(ErrorKind::AccessDenied, "it has other credentials");
@@ -167,6 +185,7 @@ impl Odd {
     }
 
     async fn grants(&self, claim: &Claim) -> leasehold::Result<Attempt> {
+        self.connect().await;
         self.check()?;
         let Moods { is_slow, claimed, at_once, most_at_once, .. } = &*self.moods;
         claimed.fetch_add(1, Ordering::Relaxed);
@@ -234,6 +253,7 @@ impl Member for Odd {
     }
     fn identity(&self) -> BoxFuture<'_, leasehold::Result<Identity>> {
         Box::pin(async {
+            self.connect().await;
             let identity = self.memory().identity().await?;
             Ok(Identity { unfit: self.unfit.clone(), max_ttl: self.max_ttl, ..identity })
         })
@@ -1188,7 +1208,9 @@ async fn a_ttl_that_a_member_would_not_wait_for_is_refused_before_anything_is_se
     let quorum = quorum_of(&members);
     let asked = || members.iter().map(Odd::asked).sum::<usize>();
     let error = quorum.try_acquire(&claim()).await.unwrap_err();
-    assert_eq!((error.kind(), error.applied(), asked()), (ErrorKind::Misconfigured, Applied::No, 0), "{error}");
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+    let claimed: usize = members.iter().map(|odd| odd.moods.claimed.load(Ordering::Relaxed)).sum();
+    assert_eq!(claimed, 0, "nothing was sent");
     let told = error.to_string();
     assert!(["n1", "5s", "6s", "max_ttl"].iter().all(|part| told.contains(part)), "{told}");
 
@@ -1203,6 +1225,68 @@ async fn a_ttl_that_a_member_would_not_wait_for_is_refused_before_anything_is_se
     let before = asked();
     assert!(quorum.renew(&[(key(&short), TTL)]).await[0].is_err());
     assert_eq!(asked(), before);
+}
+
+/// A connection with TLS and a password takes longer than a claim over it may take. One member says nothing at all: nobody
+/// waits for it, neither the first nor the second time.
+#[tokio::test(start_paused = true)]
+async fn a_first_claim_waits_until_connections_are_made_but_not_for_one_that_is_dead() {
+    let members = [(); 3].map(|()| Odd::default());
+    members[..2].iter().for_each(|odd| odd.connects_in(SECOND / 5));
+    members[2].connects_in(3600 * SECOND);
+    let quorum = quorum_of(&members);
+    let short =
+        |number: usize| Claim { name: LockName::new(&format!("job-{number}")).unwrap(), ttl: 2 * SECOND, ..claim() };
+    for (number, within) in [(0, SECOND / 2), (1, SECOND / 50)] {
+        let asked = Instant::now();
+        let answer = quorum.try_acquire(&short(number)).await.unwrap();
+        assert!(matches!(answer, Attempt::Granted(_)) && asked.elapsed() < within, "{answer:?} {:?}", asked.elapsed());
+    }
+    // An attempt was given up; what it began goes on.
+    let members = [(); 3].map(|()| Odd::default());
+    members.iter().for_each(|odd| odd.connects_in(SECOND));
+    let quorum = quorum_of(&members);
+    let given_up = tokio::time::timeout(SECOND / 3, quorum.try_acquire(&short(0))).await;
+    assert!(!matches!(given_up, Ok(Ok(Attempt::Granted(_)))), "{given_up:?}");
+    sleep(SECOND).await;
+    let answer = quorum.try_acquire(&short(1)).await.unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}
+
+/// One whose clock is a year ahead would close a year of ticks.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_founded_where_the_clocks_are_far_apart() {
+    let stage = Stage::of(3);
+    let now = stage.quorum.time().await.unwrap();
+    stage.nodes.iter().for_each(|node| node.restart(Duration::ZERO));
+    for (ahead, is_refused) in [(365 * 86_400 * SECOND, true), (61 * SECOND, true), (59 * SECOND, false)] {
+        stage.nodes[1].set_time(now + ahead);
+        let accepted = stage.quorum.accept_loss();
+        let errors = if is_refused {
+            vec![stage.quorum.try_acquire(&claim()).await.unwrap_err(), accepted.await.unwrap_err()]
+        } else {
+            drop(accepted);
+            assert!(matches!(stage.quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+            Vec::new()
+        };
+        for error in errors {
+            let told = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{told}");
+            assert!(told.contains("n1") && told.contains("ahead") && !told.contains("n3"), "{told}");
+        }
+    }
+    let known = stage.nodes[0].recall(&claim().name).await.unwrap();
+    assert!(known.floor < Some(tick_at(now + 61 * SECOND + TICK_SLACK)), "{known:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_not_accepted_by_what_is_no_quorum() {
+    let (twice, other) = (Memory::default(), Memory::default());
+    let named = |(number, memory): (usize, &Memory)| (format!("n{number}"), Arc::new(memory.clone()) as Arc<dyn Store>);
+    let quorum = Quorum::of([&twice, &other, &twice].into_iter().enumerate().map(named)).unwrap();
+    let error = quorum.accept_loss().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("n0 and n2 are the same server"), "{error}");
 }
 
 /// A name is given to another machine, say.

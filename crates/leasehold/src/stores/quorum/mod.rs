@@ -108,7 +108,9 @@ impl Quorum {
         if let Some(unfit) = nodes.iter().find(|node| node.store.as_member().is_none()) {
             let (name, kind) = (&unfit.name, unfit.store.traits().kind);
             let message = format!(
-                "{name} can't be a member of a quorum: a store of the kind {kind} can't, or not as it is opened"
+                "{name} can't be a member of a quorum: a store of the kind {kind} can't, or not as it is opened. Members \
+                 are single Redis or Valkey servers: name each by a URL of its own, redis://HOST or rediss://HOST, without \
+                 compat=…, +sentinel and +cluster"
             );
             return Err(Error::invalid(message));
         }
