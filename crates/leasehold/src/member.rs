@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::error::Result;
 use crate::lease::{Ended, FencingToken, LeaseKey, Release};
 use crate::name::LockName;
+use crate::store::WakeUps;
 use crate::tick::{Due, NotDue, OpenTick, Tick};
 
 /// A store that can be a member of a quorum, reached through [`Store::as_member`](crate::Store::as_member).
@@ -34,6 +35,10 @@ pub trait Member: Send + Sync {
     /// Ends a lease as [`Store::release`](crate::Store::release) does; and a tick that is done counts as claimed here
     /// too: the mark rises to it. Not every member need have heard of a claim that a majority has granted.
     fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>>;
+
+    /// Wakes who waits for a quorum, and so stands in no queue here, when a lease of the name was concluded. A hint, as
+    /// [`Store::subscribe`](crate::Store::subscribe)'s.
+    fn listen<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>>;
 
     /// What it remembers of a name.
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>>;

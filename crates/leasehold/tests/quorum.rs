@@ -231,6 +231,9 @@ impl Member for Odd {
             self.memory().conclude(lease, how).await
         })
     }
+    fn listen<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<leasehold::store::WakeUps>> {
+        self.memory().listen(name)
+    }
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<Memories>> {
         self.memory().recall(name)
     }

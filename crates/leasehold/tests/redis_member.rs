@@ -595,15 +595,20 @@ async fn redis_and_memory_answer_alike_to_whatever_comes() {
 /// Five servers under one roof.
 struct Five {
     servers: Vec<Redis>,
+    store: Arc<dyn Store>,
     locks: Locks,
 }
 
 impl Five {
-    async fn start() -> Self {
+    fn new() -> Self {
         let servers: Vec<_> = (0..5).map(|_| Redis::start()).collect();
         let members = servers.iter().map(|server| (server.address(), store(&guarded(&server.url()))));
-        let locks = Locks::over(Arc::new(Quorum::of(members).unwrap()));
-        let five = Self { servers, locks };
+        let store: Arc<dyn Store> = Arc::new(Quorum::of(members).unwrap());
+        Self { servers, locks: Locks::over(Arc::clone(&store)), store }
+    }
+
+    async fn start() -> Self {
+        let five = Self::new();
         drop(five.acquires("first").await);
         five
     }
@@ -665,4 +670,25 @@ async fn five_servers_are_one_store_and_one_may_come_back_empty() {
     five.servers[1].kill();
     let error = five.locks.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
     assert!(error.is_transient(), "{error}");
+}
+
+/// Nobody stands in a queue, so nobody is told of a release but who listens to the name.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_quorum_is_woken_by_a_release() {
+    let five = Five::start().await;
+    let members = five.servers.iter().map(|server| (server.address(), store(&guarded(&server.url()))));
+    let other = Quorum::of(members).unwrap();
+    let guard = five.acquires("job").await;
+    let mut wake_ups = other.subscribe(&name("job")).await.unwrap();
+    let calm = Duration::from_millis(700);
+    while tokio::time::timeout(calm, wake_ups.next()).await.is_ok() {}
+    // What is released under another name is not for them.
+    five.acquires("another").await.release().await.unwrap();
+    assert!(tokio::time::timeout(calm, wake_ups.next()).await.is_err(), "nothing of it was released");
+    guard.release().await.unwrap();
+    tokio::time::timeout(SOON, wake_ups.next()).await.expect("it is told");
+    let channels = || five.servers[0].command(&["PUBSUB", "CHANNELS", "*{job}*"]).items().len();
+    assert_eq!(channels(), 1);
+    drop(wake_ups);
+    eventually_async("it is listened to no more", SOON, async || channels() == 0).await;
 }

@@ -15,7 +15,7 @@ use leasehold::{
     Attempt, Claim, Due, Ended, Error, ErrorKind, FencingToken, HolderId, LeaseKey, LockName, NotDue, OpenTick,
     Release, Revoke, Store, TICK_SLACK, Tick, Verdict,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Case;
 use super::scene::{LOOK, Ticks, finished, fresh_name, once, retried, tick_at, time, unfinished};
@@ -41,6 +41,7 @@ cases! {
     an_adopted_mark_counts an_adopted_tick_stands_open what_is_closed_stays_closed ticks_are_adopted_once
     what_is_done_counts_as_claimed a_lease_is_concluded
     a_founded_member_is_full a_founded_member_has_a_floor another_life_is_refused
+    who_listens_hears_of_a_conclusion
     it_says_who_it_is_and_what_its_clock_shows
 }
 
@@ -408,6 +409,17 @@ pub async fn another_life_is_refused(store: &dyn Store) {
     }
     let memories = recalls(store, &name).await;
     assert!(memories.is_blank && !memories.is_full && memories.newest.is_none() && memories.floor.is_none());
+}
+
+/// Who claims for a quorum stands in no queue.
+pub async fn who_listens_hears_of_a_conclusion(store: &dyn Store) {
+    let name = known_name(store, "heard").await;
+    let held = claims(store, &name).await;
+    let mut wake_ups = member(store).listen(&name).await.expect("it can be listened to");
+    // What was told before is not what is waited for.
+    while timeout(LOOK * 4, wake_ups.next()).await.is_ok() {}
+    assert_eq!(held.concludes(store, None).await, Release::Released);
+    timeout(GUARDED, wake_ups.next()).await.expect("it is woken");
 }
 
 /// By the same names.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use leasehold::member::{Identity, Member, Memories, Ratified};
+use leasehold::store::WakeUps;
 use leasehold::{Due, Ended, FencingToken, LeaseKey, LockName, Release, Result, Store, Tick};
 
 use super::wire::Wire;
@@ -37,6 +38,17 @@ impl Member for Wire {
             let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 let lease = lease.clone();
                 Box::pin(async move { member(&store).conclude(&lease, how).await })
+            };
+            self.carry(call).await?
+        })
+    }
+
+    fn listen<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        let name = name.clone();
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                let name = name.clone();
+                Box::pin(async move { member(&store).listen(&name).await })
             };
             self.carry(call).await?
         })

@@ -13,6 +13,7 @@ use crate::member::{Identity, Member, Memories, Ratified};
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::span::Span;
+use crate::store::WakeUps;
 use crate::tick::{Due, NotDue, Standing, Tick, Verdict};
 use crate::validity::Moment;
 
@@ -236,6 +237,10 @@ impl Member for Memory {
             self.with_all(|contents, now| {
                 let life = &mut contents.life;
                 life.check_adopts(into, &self.life(life), now)?;
+    fn listen<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async { Ok(self.with(name, |entry, _| entry.subscribe())) })
+    }
+
                 if life.is_empty {
                     let unknown = contents.names.values_mut().filter(|entry| !entry.is_adopted);
                     unknown.for_each(Entry::close_all_with_a_time);

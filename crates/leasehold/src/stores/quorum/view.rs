@@ -106,7 +106,7 @@ impl Inner {
 
     /// A hint from any of them will do.
     pub(super) async fn subscribe(&self, name: &LockName) -> Result<WakeUps> {
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.subscribe(name)));
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().listen(name)));
         let mut round = Round::send(calls, LIMIT).await;
         let (mut subscribed, mut failed) = (Vec::new(), Vec::new());
         while subscribed.len() < self.majority()

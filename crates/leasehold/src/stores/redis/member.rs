@@ -22,6 +22,7 @@ use crate::member::{Identity, Member, Memories, Ratified};
 use crate::name::LockName;
 use crate::span::Span;
 use crate::tick::{Due, NotDue, OpenTick, Tick};
+use crate::store::WakeUps;
 
 /// How long a server may take to say who it is, over a connection of its own.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -218,3 +219,7 @@ impl Member for Redis {
         Box::pin(self.who_it_is())
     }
 }
+    fn listen<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async { Ok(self.listen_for(name).await) })
+    }
+
