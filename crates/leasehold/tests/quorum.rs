@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use leasehold::member::{Identity, Member, Memories, Ratified};
+use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified};
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, FencingToken, Guard, HolderId, LeaseKey, LockName, Locks,
@@ -253,6 +253,12 @@ impl Member for Odd {
             return Box::pin(async { Err(leasehold::Error::new(ErrorKind::Unavailable, "it is stubborn")) });
         }
         self.memory().found(floor, into)
+    }
+    fn names(&self, from: u64, most: usize) -> BoxFuture<'_, leasehold::Result<Names>> {
+        self.memory().names(from, most)
+    }
+    fn fill<'a>(&'a self, by: HolderId, step: Filling, into: &'a str) -> BoxFuture<'a, leasehold::Result<bool>> {
+        self.memory().fill(by, step, into)
     }
     fn identity(&self) -> BoxFuture<'_, leasehold::Result<Identity>> {
         Box::pin(async {
@@ -1091,6 +1097,9 @@ async fn a_tick_that_was_taken_back_while_a_member_was_filled_is_not_claimed_for
     let first = asked();
     assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
     let before = stage.nodes[1].recall(&first.name).await.unwrap();
+    // Somebody fills it for all names, so nobody else does.
+    let life = stage.nodes[0].identity().await.unwrap().server;
+    assert!(stage.nodes[0].fill(HolderId::fresh(), Filling::Begins, &life).await.unwrap());
     stage.mend();
     let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
     assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
@@ -1292,6 +1301,72 @@ async fn a_loss_is_not_accepted_by_what_is_no_quorum() {
     assert!(error.to_string().contains("n0 and n2 are the same server"), "{error}");
 }
 
+async fn is_whole(member: &impl Member) -> bool {
+    member.names(0, 1).await.unwrap().whole.is_some()
+}
+
+/// A name after another, none of which anybody asks for meanwhile.
+#[tokio::test(start_paused = true)]
+async fn members_that_are_restarted_one_after_another_lose_nothing() {
+    let stage = Stage::of(3);
+    let names: Vec<_> = (0..1200).map(|number| LockName::new(&format!("key-{number}")).unwrap()).collect();
+    for name in &names {
+        let done = Claim { name: name.clone(), ..key_claim() };
+        assert!(matches!(stage.quorum.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
+        let how = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
+        assert_eq!(stage.quorum.release(&key(&done), how).await.unwrap(), Release::Released);
+    }
+    for (number, node) in stage.nodes.iter().enumerate() {
+        node.restart(TTL);
+        assert!(!is_whole(node).await);
+        let asked = Instant::now();
+        while !is_whole(node).await {
+            assert!(asked.elapsed() < 120 * SECOND, "it is not filled");
+            let other = Claim { name: LockName::new(&format!("work-{number}")).unwrap(), ..claim() };
+            if let Ok(Attempt::Granted(_)) = stage.quorum.try_acquire(&other).await {
+                let _ = stage.quorum.release(&key(&other), Ended::default()).await.unwrap();
+            }
+            sleep(SECOND).await;
+        }
+        println!("{:?}", asked.elapsed());
+    }
+    let new = Claim { name: LockName::new("new").unwrap(), ..key_claim() };
+    assert!(matches!(stage.quorum.try_acquire(&new).await.unwrap(), Attempt::Granted(_)));
+    for name in names.iter().step_by(97) {
+        let answer = stage.quorum.try_acquire(&Claim { name: name.clone(), ..key_claim() }).await.unwrap();
+        assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { unfinished: false, .. })), "{name}: {answer:?}");
+    }
+}
+
+/// Who began is dead, and has done a part; another goes on where nobody is heard of any more. What is left of the first comes to
+/// nothing.
+#[tokio::test(start_paused = true)]
+async fn who_fills_a_member_may_die_and_another_takes_over() {
+    let stage = Stage::of(3);
+    runs_a_key(&stage).await;
+    let node = &stage.nodes[0];
+    node.restart(Duration::ZERO);
+    let (first, life) = (HolderId::fresh(), node.identity().await.unwrap().server);
+    assert!(node.fill(first, Filling::Begins, &life).await.unwrap());
+    let works = async |seconds: u32| {
+        for _ in 0..seconds {
+            drop(stage.acquires().await.release().await);
+            sleep(SECOND).await;
+        }
+    };
+    works(25).await;
+    assert!(!is_whole(node).await, "somebody fills it, for all that is known");
+    works(20).await;
+    assert!(is_whole(node).await);
+    for step in [Filling::GoesOn, Filling::IsDone { floor: None }] {
+        assert!(!node.fill(first, step, &life).await.unwrap());
+    }
+    // Restarted meanwhile.
+    node.restart(Duration::ZERO);
+    let error = node.fill(first, Filling::IsDone { floor: None }, &life).await.unwrap_err();
+    assert!(error.is_passing() && !is_whole(node).await, "{error}");
+}
+
 /// A name is given to another machine, say.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_become_the_same_as_another_is_noticed() {
@@ -1316,6 +1391,8 @@ async fn one_that_was_restarted_is_met_again() {
         stage.nodes[member].restart(TTL);
         sleep(TTL * 2).await;
         drop(stage.acquires().await.release().await);
+        // It is filled beside us.
+        sleep(SECOND).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use leasehold::member::Member;
 use leasehold::stores::{Memory, Quorum, Saved};
 use leasehold::validity::Clock;
 use leasehold::{ErrorKind, Guard, HolderId, Holding, Lock, LockName, Locks, Outcome, Revoke, Store, Tick, Wait};
@@ -54,6 +55,8 @@ pub struct Play {
     /// Only so many of the members, whatever strikes; and whether they have an old copy of their data instead.
     pub emptied: usize,
     pub copies: bool,
+    /// Whether they come back so one after another only, each when all others know everything again.
+    pub rolling: bool,
     /// Whether it is about ticks, or keys, else about plain locks; and of how many names.
     pub ticks: bool,
     pub keys: bool,
@@ -97,6 +100,7 @@ impl Play {
             guard: TTL,
             emptied: usize::MAX,
             copies: false,
+            rolling: false,
             ticks: false,
             keys: false,
             names: 1,
@@ -162,6 +166,9 @@ impl Play {
             let span = (self.ttl * 2).mul_f64(random.share());
             let (client, node) = (random.below(clients.len()), random.below(nodes.len()));
             if random.below(10) < self.restarts {
+                if self.rolling && !are_whole(nodes).await {
+                    continue;
+                }
                 let node = node % self.emptied;
                 if self.copies && random.one_in(2) {
                     nodes[node].is_copied();
@@ -235,8 +242,18 @@ impl Play {
         }
     }
 
-    /// In fair weather the lock is granted, once an operator has accepted what is lost for good.
+    /// In fair weather the lock is granted, once an operator has accepted what is lost for good; and if nothing was, a name that
+    /// nobody has asked for before.
     async fn goes_on(self, judge: &Judge, client: &Client) {
+        if self.rolling {
+            for name in ["job", "a new one"] {
+                let lock = client.locks.lock(name).ttl(self.ttl).wait(Wait::For(5 * SECOND));
+                match lock.acquire().await {
+                    Ok(Outcome::Acquired(guard)) => drop(judge.holds(guard).given_back().release().await),
+                    other => judge.finds(&format!("{name} is not granted after a rolling restart: {other:?}")),
+                }
+            }
+        }
         let lock = client.locks.lock("job").ttl(self.ttl).wait(Wait::For(5 * SECOND));
         let mut outcome = lock.acquire().await;
         if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Refused) {
@@ -251,6 +268,12 @@ impl Play {
         }
         client.locks.shutdown().await;
     }
+}
+
+/// Whether all members are full for all names.
+async fn are_whole(nodes: &[Node]) -> bool {
+    let pages = join_all(nodes.iter().map(|node| node.memory.names(0, 1))).await;
+    pages.into_iter().all(|page| page.is_ok_and(|page| page.whole.is_some()))
 }
 
 impl Node {
@@ -385,15 +408,21 @@ impl Worker<'_> {
 
     /// Some tick of the last few; each is to be run once, or until it is done.
     async fn runs_a_tick(&mut self, name: &str, number: u64) {
-        let number = number.saturating_sub(self.random.below(3) as u64);
+        let number = self.one_of(number);
         let at = UTC + EVERY * u32::try_from(number).expect("a short time");
         let tick = Tick::from_unix_millis(i64::try_from(at.as_millis()).expect("a time")).expect("a tick");
         self.runs_it(LockName::new(name).expect("a name"), tick, !number.is_multiple_of(3)).await;
     }
 
+    /// One of the last few; where members forget and learn again, of all there were.
+    fn one_of(&mut self, number: u64) -> u64 {
+        let few = if self.play.rolling { usize::try_from(number).expect("a short time") + 1 } else { 3 };
+        number.saturating_sub(self.random.below(few) as u64)
+    }
+
     /// Some piece of work of the last few.
     async fn runs_a_key(&mut self, name: &str, number: u64) {
-        let number = number.saturating_sub(self.random.below(3) as u64);
+        let number = self.one_of(number);
         let name = LockName::new(&format!("{name}-{number}")).expect("a name");
         self.runs_it(name, Tick::ONLY, !number.is_multiple_of(3)).await;
     }

@@ -8,7 +8,7 @@
 //! | `rounds` | under which identities an acquisition is known to the members |
 //! | `debts` | what a member has not heard of |
 //! | `renewal` `ending` `view` | renewing, releasing and cleaning up, what an operator sees |
-//! | `refill` | a member that came back empty |
+//! | `refill` `sweep` | a member that came back empty: for one name, and for all |
 //! | `census` | who the members are, and whether they may be |
 //!
 //! What it rests on, and what it departs in from Redlock: docs/design/0015-quorum.md.
@@ -22,6 +22,7 @@ mod refill;
 mod renewal;
 mod round;
 mod rounds;
+mod sweep;
 mod view;
 mod votes;
 
@@ -41,6 +42,7 @@ use crate::store::{Arbiter, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
 use self::census::Census;
 use self::ending::Ending;
 use self::rounds::Rounds;
+use self::sweep::Sweeps;
 
 /// Independent stores, of which a majority decides: locks outlive the loss of a minority.
 ///
@@ -57,6 +59,7 @@ struct Inner {
     census: Arc<Census>,
     /// Whether somebody goes on founding it.
     is_founding: Arc<AtomicBool>,
+    sweeps: Arc<Sweeps>,
 }
 
 /// One of the members.
@@ -115,7 +118,8 @@ impl Quorum {
             return Err(Error::invalid(message));
         }
         let (rounds, census) = (Arc::new(Rounds::among(nodes.len())), Arc::new(Census::of(nodes.len())));
-        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding: Arc::default() }) })
+        let (is_founding, sweeps) = (Arc::default(), Arc::default());
+        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps }) })
     }
 
     /// Accepts that what the members remembered of ticks is lost: those up to five minutes from now count as claimed, and
@@ -151,11 +155,12 @@ impl Store for Quorum {
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
-        let Inner { nodes, rounds, census, is_founding } = &*self.inner;
+        let Inner { nodes, rounds, census, is_founding, sweeps } = &*self.inner;
         let again = |node: &Node| Node { name: Arc::clone(&node.name), store: node.store.for_keeper() };
         let nodes = nodes.iter().map(again).collect();
-        let (rounds, census, is_founding) = (Arc::clone(rounds), Arc::clone(census), Arc::clone(is_founding));
-        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding }) })
+        let (rounds, census) = (Arc::clone(rounds), Arc::clone(census));
+        let (is_founding, sweeps) = (Arc::clone(is_founding), Arc::clone(sweeps));
+        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps }) })
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {

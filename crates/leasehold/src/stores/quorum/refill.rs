@@ -241,6 +241,7 @@ fn all_that(remember: &[&Memories]) -> Memories {
         open,
         life: Box::default(),
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
+        kept_for: remember.iter().map(|memories| memories.kept_for).max().unwrap_or_default(),
     }
 }
 
