@@ -126,7 +126,8 @@ impl Quorum {
     /// later ones are granted again. For when so many members have come back empty that the others can't fill them.
     ///
     /// # Errors
-    /// A majority of the members can't be reached, or has not been back for long enough.
+    /// A majority of the members can't be reached, or has not been back for long enough. [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured):
+    /// their clocks are more than a minute apart, or they may not be members.
     pub async fn accept_loss(&self) -> Result<()> {
         self.inner.accept_loss().await
     }

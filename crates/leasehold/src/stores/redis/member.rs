@@ -199,7 +199,7 @@ fn open_tick(entry: &str) -> Option<OpenTick> {
 fn read_names(value: Value, format: Format) -> Result<Names> {
     let mut fields = Fields::of(value)?;
     let life = fields.text()?.into();
-    let whole = Some(fields.text()?.into()).filter(|since: &Box<str>| !since.is_empty());
+    let whole = Some(fields.text()?).filter(|since| !since.is_empty()).map(Into::into);
     let floor = fields.maybe_number()?.filter(|floor| *floor > 0).map(tick);
     let next = fields.text()?;
     let next = next.parse::<u64>().map_err(|_| unreadable(&Value::SimpleString(next)))?;
