@@ -178,7 +178,8 @@ impl Entry {
 
     fn adopt(&mut self, memories: &Memories, life: &Life) {
         self.token = self.token.max(memories.token.number());
-        if self.is_adopted {
+        // What straggles may be of before it claimed what it has open by now.
+        if self.is_adopted || !life.is_empty {
             return;
         }
         let own = self.remembers(life);
