@@ -708,6 +708,12 @@ async fn a_key_that_is_asked_for_between_the_restarts_runs_once() {
     }
 }
 
+/// Somebody has begun to fill it for all names, so nobody else does; and is dead.
+async fn is_filled_by_nobody(node: &Memory) {
+    let life = node.identity().await.unwrap().server;
+    assert!(node.fill(HolderId::fresh(), Filling::Begins, &life).await.unwrap());
+}
+
 /// The members were never all empty at a time, and know of other names; this one's key has been lost all the same.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_nobody_asked_for_between_the_restarts_is_refused() {
@@ -716,6 +722,7 @@ async fn a_key_that_nobody_asked_for_between_the_restarts_is_refused() {
     for node in &stage.nodes {
         node.restart(TTL);
         sleep(TTL * 2).await;
+        is_filled_by_nobody(node).await;
         let other = stage.locks.lock("other").ttl(TTL).try_acquire().await.unwrap();
         let Outcome::Acquired(other) = other else { panic!("it is free") };
         assert_eq!(other.release().await.unwrap(), Released::InTime);
@@ -1097,9 +1104,7 @@ async fn a_tick_that_was_taken_back_while_a_member_was_filled_is_not_claimed_for
     let first = asked();
     assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
     let before = stage.nodes[1].recall(&first.name).await.unwrap();
-    // Somebody fills it for all names, so nobody else does.
-    let life = stage.nodes[0].identity().await.unwrap().server;
-    assert!(stage.nodes[0].fill(HolderId::fresh(), Filling::Begins, &life).await.unwrap());
+    is_filled_by_nobody(&stage.nodes[0]).await;
     stage.mend();
     let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
     assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
@@ -1365,6 +1370,26 @@ async fn who_fills_a_member_may_die_and_another_takes_over() {
     node.restart(Duration::ZERO);
     let error = node.fill(first, Filling::IsDone { floor: None }, &life).await.unwrap_err();
     assert!(error.is_passing() && !is_whole(node).await, "{error}");
+}
+
+/// It was recalled before the key was claimed, and arrives when the member is full for all names, and has acknowledged the claim.
+#[tokio::test(start_paused = true)]
+async fn what_straggles_behind_a_sweep_opens_nothing() {
+    let node = Memory::default();
+    node.restart(Duration::ZERO);
+    let (by, life) = (HolderId::fresh(), node.identity().await.unwrap().server);
+    for step in [Filling::Begins, Filling::IsDone { floor: None }] {
+        assert!(node.fill(by, step, &life).await.unwrap());
+    }
+    let asked = claim();
+    let Attempt::Granted(grant) = node.try_acquire(&asked).await.unwrap() else { panic!("it is free") };
+    let ratified = node.ratify(&key(&asked), grant.token, Some(due(Tick::ONLY))).await.unwrap();
+    assert!(matches!(ratified, Ratified::Yes { attempt: 1, .. }), "{ratified:?}");
+    let claimed = node.recall(&asked.name).await.unwrap();
+    let mut before = claimed.clone();
+    before.open.values_mut().for_each(|open| (open.holder, open.attempts) = (None, 0));
+    adopt(&node, &asked.name, &before).await;
+    assert_eq!(node.recall(&asked.name).await.unwrap().open, claimed.open);
 }
 
 /// A name is given to another machine, say.
