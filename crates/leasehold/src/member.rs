@@ -7,8 +7,9 @@ use futures_util::future::BoxFuture;
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{Ended, FencingToken, LeaseKey, Release};
+use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::name::LockName;
+use crate::store::WakeUps;
 use crate::tick::{Due, NotDue, OpenTick, Tick};
 
 /// A store that can be a member of a quorum, reached through [`Store::as_member`](crate::Store::as_member).
@@ -36,6 +37,10 @@ pub trait Member: Send + Sync {
     /// too: the mark rises to it. Not every member need have heard of a claim that a majority has granted.
     fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>>;
 
+    /// Wakes who waits for a quorum, and so stands in no queue here, when a lease of the name was concluded. A hint, as
+    /// [`Store::subscribe`](crate::Store::subscribe)'s.
+    fn wake_ups<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>>;
+
     /// What it remembers of a name.
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>>;
 
@@ -53,6 +58,17 @@ pub trait Member: Send + Sync {
     /// the clock. For a new quorum, or
     /// one whose loss is accepted. Refused as a claim is while its restart guard lasts, and in another life than `into`.
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// A page of the names of which it remembers anything, about `most` of them; `from` is where the page before says that the
+    /// [next](Names::next) begins, 0 at first. Whatever name is remembered from the first page to the last is in one of them,
+    /// perhaps in several.
+    fn names(&self, from: u64, most: usize) -> BoxFuture<'_, Result<Names>>;
+
+    /// A step of making it full for every name, by letting it [adopt](Self::adopt) all those that the others remember.
+    /// Whether it was taken: one at a time does that, who is `by`, until nothing was heard of it for [`FILLS_ALONE`]. In the end
+    /// the member knows as much as they do of all names, and so has their floor. Refused as a claim is while its restart
+    /// guard lasts, and in another life than `into`.
+    fn fill<'a>(&'a self, by: HolderId, step: Filling, into: &'a str) -> BoxFuture<'a, Result<bool>>;
 
     /// Which server it is.
     fn identity(&self) -> BoxFuture<'_, Result<Identity>>;
@@ -103,6 +119,8 @@ pub struct Memories {
     pub life: Box<str>,
     /// What the member's clock shows, since the beginning of 1970 in UTC.
     pub clock: Duration,
+    /// For how long that is remembered from now on, at least, if nobody asks for the name meanwhile.
+    pub kept_for: Duration,
 }
 
 impl Memories {
@@ -118,6 +136,38 @@ impl Memories {
         self.mark_for(tick) >= Some(tick) && !self.open.contains_key(&tick)
     }
 }
+
+/// Some of the names that a member remembers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// Which.
+    pub names: Vec<LockName>,
+    /// Where the next page begins; nowhere if this is the last.
+    pub next: Option<u64>,
+    /// As in [`Memories`].
+    pub life: Box<str>,
+    /// Said by a member that is full for every name: since when, in words of its own. Another after it was not.
+    pub whole: Option<Box<str>>,
+    /// Up to where ticks of all names count as claimed.
+    pub floor: Option<Tick>,
+}
+
+/// A step of filling a member for every name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filling {
+    /// From now on. Not taken while somebody else does it.
+    Begins,
+    /// It is under way. Not taken if somebody else has begun, or the member has lost since what it had adopted.
+    GoesOn,
+    /// It has adopted all names that the others remember, who have this floor. Not taken as above.
+    IsDone {
+        /// Theirs, the latest.
+        floor: Option<Tick>,
+    },
+}
+
+/// For so long nobody else begins to [fill](Member::fill) a member of which whoever does it says nothing.
+pub const FILLS_ALONE: Duration = Duration::from_secs(30);
 
 /// Which server a member is, and whether it may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]

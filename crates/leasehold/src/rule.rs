@@ -17,6 +17,10 @@ pub enum Rule {
     AdoptedFromAMajority,
     /// And only from those that are full (q06).
     AdoptedFromTheFull,
+    /// One that was swept has adopted what the others remember.
+    TheSweptHaveAdopted,
+    /// And those were as many others as are a majority.
+    SweptFromAMajority,
     /// A member acknowledges a tick only after a look at its mark (q09).
     MarksAreCompared,
     /// A majority is one of all members, not of those that answered.

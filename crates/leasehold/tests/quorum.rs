@@ -2,11 +2,11 @@
 //! Tests of faults of other systems bear their number.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use leasehold::member::{Identity, Member, Memories, Ratified};
+use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified};
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, FencingToken, Guard, HolderId, LeaseKey, LockName, Locks,
@@ -22,6 +22,7 @@ const TTL: Duration = Duration::from_secs(6);
 /// Members, a client, and the ways between them.
 struct Stage {
     nodes: Vec<Memory>,
+    machines: Vec<Machine>,
     links: Vec<Link>,
     network: Network,
     quorum: Quorum,
@@ -43,7 +44,7 @@ impl Stage {
         });
         let quorum = Quorum::of(wires).unwrap();
         let locks = Locks::builder().simulated(Arc::new(client)).over(Arc::new(quorum.clone()));
-        Self { nodes, links, network, quorum, locks }
+        Self { nodes, machines, links, network, quorum, locks }
     }
 
     /// Nothing gets to these members.
@@ -99,7 +100,9 @@ async fn fewer_than_three_an_even_number_and_what_can_not_be_a_member_are_refuse
     let quorum: Arc<dyn Store> = Arc::new(Quorum::of((0..3).map(|_| memory())).unwrap());
     let nested = Quorum::of([memory(), memory(), ("inner".to_owned(), quorum)]).unwrap_err();
     assert!(
-        nested.kind() == ErrorKind::Invalid && nested.to_string().starts_with("inner can't be a member"),
+        nested.kind() == ErrorKind::Invalid
+            && nested.to_string().starts_with("inner can't be a member")
+            && nested.to_string().contains("name each by a URL of its own"),
         "{nested}"
     );
 }
@@ -136,6 +139,9 @@ struct Moods {
     claimed: AtomicUsize,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
+    /// It takes so long to make a connection to it.
+    connects_in: Mutex<Duration>,
+    is_connected: AtomicBool,
     /// Its address leads to this one by now.
     moved_to: OnceLock<Memory>,
 }
@@ -159,6 +165,19 @@ impl Odd {
         self.moods.asked.load(Ordering::Relaxed)
     }
 
+    /// For the first time.
+    fn connects_in(&self, span: Duration) {
+        *self.moods.connects_in.lock().unwrap() = span;
+    }
+
+    async fn connect(&self) {
+        let span = *self.moods.connects_in.lock().unwrap();
+        if !span.is_zero() && !self.moods.is_connected.load(Ordering::Relaxed) {
+            sleep(span).await;
+            self.moods.is_connected.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn check(&self) -> leasehold::Result<()> {
         self.moods.asked.fetch_add(1, Ordering::Relaxed);
         let denied = || leasehold::Error::new(ErrorKind::AccessDenied, "it has other credentials");
@@ -166,6 +185,7 @@ impl Odd {
     }
 
     async fn grants(&self, claim: &Claim) -> leasehold::Result<Attempt> {
+        self.connect().await;
         self.check()?;
         let Moods { is_slow, claimed, at_once, most_at_once, .. } = &*self.moods;
         claimed.fetch_add(1, Ordering::Relaxed);
@@ -211,6 +231,9 @@ impl Member for Odd {
             self.memory().conclude(lease, how).await
         })
     }
+    fn wake_ups<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<leasehold::store::WakeUps>> {
+        self.memory().wake_ups(name)
+    }
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<Memories>> {
         self.memory().recall(name)
     }
@@ -231,8 +254,15 @@ impl Member for Odd {
         }
         self.memory().found(floor, into)
     }
+    fn names(&self, from: u64, most: usize) -> BoxFuture<'_, leasehold::Result<Names>> {
+        self.memory().names(from, most)
+    }
+    fn fill<'a>(&'a self, by: HolderId, step: Filling, into: &'a str) -> BoxFuture<'a, leasehold::Result<bool>> {
+        self.memory().fill(by, step, into)
+    }
     fn identity(&self) -> BoxFuture<'_, leasehold::Result<Identity>> {
         Box::pin(async {
+            self.connect().await;
             let identity = self.memory().identity().await?;
             Ok(Identity { unfit: self.unfit.clone(), max_ttl: self.max_ttl, ..identity })
         })
@@ -681,6 +711,12 @@ async fn a_key_that_is_asked_for_between_the_restarts_runs_once() {
     }
 }
 
+/// Somebody has begun to fill it for all names, so nobody else does; and is dead.
+async fn is_filled_by_nobody(node: &Memory) {
+    let life = node.identity().await.unwrap().server;
+    assert!(node.fill(HolderId::fresh(), Filling::Begins, &life).await.unwrap());
+}
+
 /// The members were never all empty at a time, and know of other names; this one's key has been lost all the same.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_nobody_asked_for_between_the_restarts_is_refused() {
@@ -689,6 +725,7 @@ async fn a_key_that_nobody_asked_for_between_the_restarts_is_refused() {
     for node in &stage.nodes {
         node.restart(TTL);
         sleep(TTL * 2).await;
+        is_filled_by_nobody(node).await;
         let other = stage.locks.lock("other").ttl(TTL).try_acquire().await.unwrap();
         let Outcome::Acquired(other) = other else { panic!("it is free") };
         assert_eq!(other.release().await.unwrap(), Released::InTime);
@@ -810,6 +847,55 @@ async fn what_a_minority_has_revoked_may_be_renewed() {
     members[2].denies(false);
     let revoked = quorum.revoke(&claim.name, None, leasehold::Revoke::Gently).await.unwrap();
     assert_eq!(revoked.and_then(|held| held.holder), Some(claim.holder));
+}
+
+/// An operator sees a round that was granted by a majority, and is taken back: its second phase came to nothing. While its
+/// revocation waits for a third member the next round of the same acquisition is granted.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_finds_the_round_that_was_granted_meanwhile() {
+    let stage = Stage::of(3);
+    stage.machines[2].stop_for(2 * SECOND);
+    let holder = HolderId::fresh();
+    let round = || Claim { label: format!("host/1/job#{holder}").into(), ..claim() };
+    let [first, next] = [round(), round()];
+    let granted = async |claim: &Claim| {
+        for node in &stage.nodes[..2] {
+            assert!(matches!(node.try_acquire(claim).await.unwrap(), Attempt::Granted(_)));
+        }
+    };
+    granted(&first).await;
+    let quorum = stage.quorum.clone();
+    let revoked = tokio::spawn(async move { quorum.revoke(&claim().name, None, leasehold::Revoke::Gently).await });
+    sleep(SECOND / 20).await;
+    for node in &stage.nodes[..2] {
+        assert!(node.inspect(&first.name).await.unwrap().is_some_and(|held| held.revoked));
+        node.leave(&key(&first)).await.unwrap();
+    }
+    granted(&next).await;
+    let revoked = revoked.await.unwrap().unwrap().expect("it was held");
+    assert_eq!(revoked.holder, Some(holder));
+    for node in &stage.nodes[..2] {
+        assert!(matches!(node.renew(&[(key(&next), TTL)]).await[..], [Ok(Renewal::Revoked)]));
+    }
+}
+
+/// Its client has not heard that it was granted, stops, and claims anew when all is over: that is another hold, and in every
+/// store so.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_sent_after_a_revocation_may_be_granted() {
+    let stage = Stage::of(3);
+    for store in [&stage.quorum as &dyn Store, &stage.nodes[0]] {
+        let asked = claim();
+        let Attempt::Granted(unheard) = store.try_acquire(&asked).await.unwrap() else { panic!("it is free") };
+        let revoked = store.revoke(&asked.name, Some(asked.holder), leasehold::Revoke::Gently).await.unwrap();
+        assert_eq!(revoked.and_then(|held| held.holder), Some(asked.holder));
+        assert!(matches!(store.try_acquire(&asked).await.unwrap(), Attempt::Held(_)), "while that lasts");
+        store.leave(&key(&asked)).await.unwrap();
+        let Attempt::Granted(again) = store.try_acquire(&asked).await.unwrap() else { panic!("it is free") };
+        assert!(again.token > unheard.token);
+        store.leave(&key(&asked)).await.unwrap();
+        sleep(SECOND).await;
+    }
 }
 
 /// One had it still, one has lost it, and one says nothing: nobody knows whether a majority had it.
@@ -1021,6 +1107,7 @@ async fn a_tick_that_was_taken_back_while_a_member_was_filled_is_not_claimed_for
     let first = asked();
     assert!(matches!(stage.quorum.try_acquire(&first).await.unwrap(), Attempt::Granted(_)));
     let before = stage.nodes[1].recall(&first.name).await.unwrap();
+    is_filled_by_nobody(&stage.nodes[0]).await;
     stage.mend();
     let how = Ended { verdict: Some(Verdict::NotStarted), ..Ended::default() };
     assert_eq!(stage.quorum.release(&key(&first), how).await.unwrap(), Release::Released);
@@ -1141,7 +1228,9 @@ async fn a_ttl_that_a_member_would_not_wait_for_is_refused_before_anything_is_se
     let quorum = quorum_of(&members);
     let asked = || members.iter().map(Odd::asked).sum::<usize>();
     let error = quorum.try_acquire(&claim()).await.unwrap_err();
-    assert_eq!((error.kind(), error.applied(), asked()), (ErrorKind::Misconfigured, Applied::No, 0), "{error}");
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+    let claimed: usize = members.iter().map(|odd| odd.moods.claimed.load(Ordering::Relaxed)).sum();
+    assert_eq!(claimed, 0, "nothing was sent");
     let told = error.to_string();
     assert!(["n1", "5s", "6s", "max_ttl"].iter().all(|part| told.contains(part)), "{told}");
 
@@ -1156,6 +1245,154 @@ async fn a_ttl_that_a_member_would_not_wait_for_is_refused_before_anything_is_se
     let before = asked();
     assert!(quorum.renew(&[(key(&short), TTL)]).await[0].is_err());
     assert_eq!(asked(), before);
+}
+
+/// A connection with TLS and a password takes longer than a claim over it may take. One member says nothing at all: nobody
+/// waits for it, neither the first nor the second time.
+#[tokio::test(start_paused = true)]
+async fn a_first_claim_waits_until_connections_are_made_but_not_for_one_that_is_dead() {
+    let members = [(); 3].map(|()| Odd::default());
+    members[..2].iter().for_each(|odd| odd.connects_in(SECOND / 5));
+    members[2].connects_in(3600 * SECOND);
+    let quorum = quorum_of(&members);
+    let short =
+        |number: usize| Claim { name: LockName::new(&format!("job-{number}")).unwrap(), ttl: 2 * SECOND, ..claim() };
+    for (number, within) in [(0, SECOND / 2), (1, SECOND / 50)] {
+        let asked = Instant::now();
+        let answer = quorum.try_acquire(&short(number)).await.unwrap();
+        assert!(matches!(answer, Attempt::Granted(_)) && asked.elapsed() < within, "{answer:?} {:?}", asked.elapsed());
+    }
+    // An attempt was given up; what it began goes on.
+    let members = [(); 3].map(|()| Odd::default());
+    members.iter().for_each(|odd| odd.connects_in(SECOND));
+    let quorum = quorum_of(&members);
+    let given_up = tokio::time::timeout(SECOND / 3, quorum.try_acquire(&short(0))).await;
+    assert!(!matches!(given_up, Ok(Ok(Attempt::Granted(_)))), "{given_up:?}");
+    sleep(SECOND).await;
+    let answer = quorum.try_acquire(&short(1)).await.unwrap();
+    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+}
+
+/// One whose clock is a year ahead would close a year of ticks.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_founded_where_the_clocks_are_far_apart() {
+    let stage = Stage::of(3);
+    let now = stage.quorum.time().await.unwrap();
+    stage.nodes.iter().for_each(|node| node.restart(Duration::ZERO));
+    for (ahead, is_refused) in [(365 * 86_400 * SECOND, true), (61 * SECOND, true), (59 * SECOND, false)] {
+        stage.nodes[1].set_time(now + ahead);
+        let accepted = stage.quorum.accept_loss();
+        let errors = if is_refused {
+            vec![stage.quorum.try_acquire(&claim()).await.unwrap_err(), accepted.await.unwrap_err()]
+        } else {
+            drop(accepted);
+            assert!(matches!(stage.quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+            Vec::new()
+        };
+        for error in errors {
+            let told = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{told}");
+            assert!(told.contains("n1") && told.contains("ahead") && !told.contains("n3"), "{told}");
+        }
+    }
+    let known = stage.nodes[0].recall(&claim().name).await.unwrap();
+    assert!(known.floor < Some(tick_at(now + 61 * SECOND + TICK_SLACK)), "{known:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_not_accepted_by_what_is_no_quorum() {
+    let (twice, other) = (Memory::default(), Memory::default());
+    let named = |(number, memory): (usize, &Memory)| (format!("n{number}"), Arc::new(memory.clone()) as Arc<dyn Store>);
+    let quorum = Quorum::of([&twice, &other, &twice].into_iter().enumerate().map(named)).unwrap();
+    let error = quorum.accept_loss().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("n0 and n2 are the same server"), "{error}");
+}
+
+async fn is_whole(member: &impl Member) -> bool {
+    member.names(0, 1).await.unwrap().whole.is_some()
+}
+
+/// A name after another, none of which anybody asks for meanwhile.
+#[tokio::test(start_paused = true)]
+async fn members_that_are_restarted_one_after_another_lose_nothing() {
+    let stage = Stage::of(3);
+    let names: Vec<_> = (0..1200).map(|number| LockName::new(&format!("key-{number}")).unwrap()).collect();
+    for name in &names {
+        let done = Claim { name: name.clone(), ..key_claim() };
+        assert!(matches!(stage.quorum.try_acquire(&done).await.unwrap(), Attempt::Granted(_)));
+        let how = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
+        assert_eq!(stage.quorum.release(&key(&done), how).await.unwrap(), Release::Released);
+    }
+    for (number, node) in stage.nodes.iter().enumerate() {
+        node.restart(TTL);
+        assert!(!is_whole(node).await);
+        let asked = Instant::now();
+        while !is_whole(node).await {
+            assert!(asked.elapsed() < 120 * SECOND, "it is not filled");
+            let other = Claim { name: LockName::new(&format!("work-{number}")).unwrap(), ..claim() };
+            if let Ok(Attempt::Granted(_)) = stage.quorum.try_acquire(&other).await {
+                let _ = stage.quorum.release(&key(&other), Ended::default()).await.unwrap();
+            }
+            sleep(SECOND).await;
+        }
+        println!("{:?}", asked.elapsed());
+    }
+    let new = Claim { name: LockName::new("new").unwrap(), ..key_claim() };
+    assert!(matches!(stage.quorum.try_acquire(&new).await.unwrap(), Attempt::Granted(_)));
+    for name in names.iter().step_by(97) {
+        let answer = stage.quorum.try_acquire(&Claim { name: name.clone(), ..key_claim() }).await.unwrap();
+        assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { unfinished: false, .. })), "{name}: {answer:?}");
+    }
+}
+
+/// Who began is dead, and has done a part; another goes on where nobody is heard of any more. What is left of the first comes to
+/// nothing.
+#[tokio::test(start_paused = true)]
+async fn who_fills_a_member_may_die_and_another_takes_over() {
+    let stage = Stage::of(3);
+    runs_a_key(&stage).await;
+    let node = &stage.nodes[0];
+    node.restart(Duration::ZERO);
+    let (first, life) = (HolderId::fresh(), node.identity().await.unwrap().server);
+    assert!(node.fill(first, Filling::Begins, &life).await.unwrap());
+    let works = async |seconds: u32| {
+        for _ in 0..seconds {
+            drop(stage.acquires().await.release().await);
+            sleep(SECOND).await;
+        }
+    };
+    works(25).await;
+    assert!(!is_whole(node).await, "somebody fills it, for all that is known");
+    works(20).await;
+    assert!(is_whole(node).await);
+    for step in [Filling::GoesOn, Filling::IsDone { floor: None }] {
+        assert!(!node.fill(first, step, &life).await.unwrap());
+    }
+    // Restarted meanwhile.
+    node.restart(Duration::ZERO);
+    let error = node.fill(first, Filling::IsDone { floor: None }, &life).await.unwrap_err();
+    assert!(error.is_passing() && !is_whole(node).await, "{error}");
+}
+
+/// It was recalled before the key was claimed, and arrives when the member is full for all names, and has acknowledged the claim.
+#[tokio::test(start_paused = true)]
+async fn what_straggles_behind_a_sweep_opens_nothing() {
+    let node = Memory::default();
+    node.restart(Duration::ZERO);
+    let (by, life) = (HolderId::fresh(), node.identity().await.unwrap().server);
+    for step in [Filling::Begins, Filling::IsDone { floor: None }] {
+        assert!(node.fill(by, step, &life).await.unwrap());
+    }
+    let asked = claim();
+    let Attempt::Granted(grant) = node.try_acquire(&asked).await.unwrap() else { panic!("it is free") };
+    let ratified = node.ratify(&key(&asked), grant.token, Some(due(Tick::ONLY))).await.unwrap();
+    assert!(matches!(ratified, Ratified::Yes { attempt: 1, .. }), "{ratified:?}");
+    let claimed = node.recall(&asked.name).await.unwrap();
+    let mut before = claimed.clone();
+    before.open.values_mut().for_each(|open| (open.holder, open.attempts) = (None, 0));
+    adopt(&node, &asked.name, &before).await;
+    assert_eq!(node.recall(&asked.name).await.unwrap().open, claimed.open);
 }
 
 /// A name is given to another machine, say.
@@ -1182,6 +1419,8 @@ async fn one_that_was_restarted_is_met_again() {
         stage.nodes[member].restart(TTL);
         sleep(TTL * 2).await;
         drop(stage.acquires().await.release().await);
+        // It is filled beside us.
+        sleep(SECOND).await;
     }
 }
 

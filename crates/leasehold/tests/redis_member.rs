@@ -595,16 +595,38 @@ async fn redis_and_memory_answer_alike_to_whatever_comes() {
 /// Five servers under one roof.
 struct Five {
     servers: Vec<Redis>,
+    store: Arc<dyn Store>,
     locks: Locks,
 }
 
 impl Five {
-    async fn start() -> Self {
+    fn new() -> Self {
         let servers: Vec<_> = (0..5).map(|_| Redis::start()).collect();
         let members = servers.iter().map(|server| (server.address(), store(&guarded(&server.url()))));
-        let locks = Locks::over(Arc::new(Quorum::of(members).unwrap()));
-        let five = Self { servers, locks };
+        let store: Arc<dyn Store> = Arc::new(Quorum::of(members).unwrap());
+        Self { servers, locks: Locks::over(Arc::clone(&store)), store }
+    }
+
+    async fn start() -> Self {
+        let five = Self::new();
         drop(five.acquires("first").await);
+        five
+    }
+
+    /// So that ticks of the last hour are due: by itself a quorum is founded with a floor that is ahead.
+    async fn founded_an_hour_ago() -> Self {
+        let five = Self::new();
+        let then = five.store.time().await.unwrap() - Duration::from_secs(3600);
+        let floor = Tick::from_unix_millis(then.as_millis() as i64).unwrap();
+        for server in &five.servers {
+            let store = store(&guarded(&server.url()));
+            let member = store.as_member().unwrap();
+            eventually_async("it is founded", SOON, async || {
+                let Ok(known) = member.recall(&name("any")).await else { return false };
+                member.found(floor, &known.life).await.is_ok()
+            })
+            .await;
+        }
         five
     }
 
@@ -665,4 +687,57 @@ async fn five_servers_are_one_store_and_one_may_come_back_empty() {
     five.servers[1].kill();
     let error = five.locks.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
     assert!(error.is_transient(), "{error}");
+}
+
+/// Each when the one before knows everything again. Keys that ran are asked for by nobody meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_servers_are_restarted_one_after_another_and_nothing_is_lost() {
+    let five = Five::founded_an_hour_ago().await;
+    drop(five.acquires("first").await);
+    let tick = Tick::from_unix_millis(five.store.time().await.unwrap().as_millis() as i64).unwrap();
+    let nightly = || five.locks.lock("nightly").ttl(TTL).tick(tick);
+    let Ok(Outcome::Acquired(guard)) = nightly().try_acquire().await else { panic!("it is due") };
+    guard.complete().await.unwrap();
+    for number in 0..20 {
+        assert!(five.is_due(&format!("invoice-{number}")).await);
+    }
+    for server in &five.servers {
+        server.restart();
+        let store = store(&guarded(&server.url()));
+        eventually_async("it is full for every name", SOON * 2, async || {
+            drop(five.acquires("work").await);
+            let page = store.as_member().unwrap().names(0, 1).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            page.is_ok_and(|page| page.whole.is_some())
+        })
+        .await;
+    }
+    assert!(five.is_due("a new one").await, "without an operator");
+    for number in [0, 7, 19] {
+        assert!(!five.is_due(&format!("invoice-{number}")).await, "twice");
+    }
+    let outcome = nightly().try_acquire().await;
+    assert!(matches!(outcome, Ok(Outcome::NotDue(NotDue::Claimed { .. }))), "{outcome:?}");
+}
+
+/// Nobody stands in a queue, so nobody is told of a release but who listens to the name.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_quorum_is_woken_by_a_release() {
+    let five = Five::start().await;
+    let members = five.servers.iter().map(|server| (server.address(), store(&guarded(&server.url()))));
+    let other = Quorum::of(members).unwrap();
+    let guard = five.acquires("job").await;
+    let mut wake_ups = other.subscribe(&name("job")).await.unwrap();
+    let calm = Duration::from_millis(700);
+    while tokio::time::timeout(calm, wake_ups.next()).await.is_ok() {}
+    // What is released under another name is not for them.
+    five.acquires("another").await.release().await.unwrap();
+    assert!(tokio::time::timeout(calm, wake_ups.next()).await.is_err(), "nothing of it was released");
+    guard.release().await.unwrap();
+    tokio::time::timeout(SOON, wake_ups.next()).await.expect("it is told");
+    let channels = |server: &Redis| server.command(&["PUBSUB", "CHANNELS", "*{job}*"]).items().len();
+    let channels = || five.servers.iter().map(channels).sum::<usize>();
+    assert!(channels() >= 3, "at a majority: {}", channels());
+    drop(wake_ups);
+    eventually_async("it is listened to no more", SOON, async || channels() == 0).await;
 }

@@ -8,14 +8,15 @@
 //!
 //! Where a restart guard lasts still, the cases wait for its end: 30 s at most.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::member::{Member, Memories, Ratified};
+use leasehold::member::{Filling, Member, Memories, Names, Ratified};
 use leasehold::{
     Attempt, Claim, Due, Ended, Error, ErrorKind, FencingToken, HolderId, LeaseKey, LockName, NotDue, OpenTick,
     Release, Revoke, Store, TICK_SLACK, Tick, Verdict,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Case;
 use super::scene::{LOOK, Ticks, finished, fresh_name, once, retried, tick_at, time, unfinished};
@@ -41,6 +42,8 @@ cases! {
     an_adopted_mark_counts an_adopted_tick_stands_open what_is_closed_stays_closed ticks_are_adopted_once
     what_is_done_counts_as_claimed a_lease_is_concluded
     a_founded_member_is_full a_founded_member_has_a_floor another_life_is_refused
+    all_names_are_told_page_by_page one_at_a_time_fills_it one_that_was_filled_is_full_for_every_name
+    who_listens_hears_of_a_conclusion
     it_says_who_it_is_and_what_its_clock_shows
 }
 
@@ -402,12 +405,86 @@ pub async fn another_life_is_refused(store: &dyn Store) {
     drop(claims(store, &fresh_name("unguarded")).await);
     let member = member(store);
     let memories = Memories { newest: Some(tick), ..Memories::default() };
-    for refused in [member.adopt(&name, &memories, "another").await, member.found(tick, "another").await] {
+    let filled = member.fill(HolderId::fresh(), Filling::Begins, "another").await.map(drop);
+    for refused in [member.adopt(&name, &memories, "another").await, member.found(tick, "another").await, filled] {
         let error = refused.unwrap_err();
         assert!(error.kind() == ErrorKind::Unavailable && error.is_passing(), "{error}");
     }
     let memories = recalls(store, &name).await;
     assert!(memories.is_blank && !memories.is_full && memories.newest.is_none() && memories.floor.is_none());
+}
+
+/// Those of which it remembers something, and not those that it was only asked for.
+pub async fn all_names_are_told_page_by_page(store: &dyn Store) {
+    let names: BTreeSet<_> = (0..30).map(|number| fresh_name(&format!("page {number}"))).collect();
+    for name in names.iter().skip(1) {
+        adopts(store, name, &Memories { token: FencingToken::new(1), ..Memories::default() }).await;
+    }
+    let claimed = names.first().expect("there are some");
+    drop(claims(store, claimed).await);
+    let unknown = fresh_name("unknown");
+    drop(recalls(store, &unknown).await);
+    let (mut told, mut from) = (BTreeSet::new(), Some(0));
+    while let Some(at) = from {
+        let page = member(store).names(at, 7).await.expect("it is answered");
+        assert!(page.names.len() < 30 && page.whole.is_none(), "{page:?}");
+        told.extend(page.names);
+        from = page.next;
+    }
+    assert!(told.is_superset(&names) && !told.contains(&unknown), "{told:?}");
+}
+
+async fn fills(store: &dyn Store, by: HolderId, step: Filling) -> bool {
+    let life = recalls(store, &fresh_name("any")).await.life;
+    unguarded(async || member(store).fill(by, step, &life).await).await
+}
+
+async fn fullness(store: &dyn Store) -> Names {
+    member(store).names(0, 1).await.expect("it is answered")
+}
+
+/// Who has begun, until it is heard of no more.
+pub async fn one_at_a_time_fills_it(store: &dyn Store) {
+    let (by, other) = (HolderId::fresh(), HolderId::fresh());
+    assert!(!fills(store, by, Filling::GoesOn).await, "nobody has begun");
+    assert!(fills(store, by, Filling::Begins).await && fills(store, by, Filling::GoesOn).await);
+    for step in [Filling::Begins, Filling::GoesOn, Filling::IsDone { floor: None }] {
+        assert!(!fills(store, other, step).await, "{step:?}");
+    }
+    assert_eq!(fullness(store).await.whole, None);
+    assert!(fills(store, by, Filling::IsDone { floor: None }).await);
+    assert!(fullness(store).await.whole.is_some());
+}
+
+/// For those too that were never heard of, from the floor on that the others have.
+pub async fn one_that_was_filled_is_full_for_every_name(store: &dyn Store) {
+    let (ticks, by) = (Ticks::of(store).await, HolderId::fresh());
+    let adopted = known_name(store, "adopted").await;
+    assert!(fills(store, by, Filling::Begins).await);
+    assert!(fills(store, by, Filling::IsDone { floor: Some(ticks.nth(1)) }).await);
+    let full = fullness(store).await;
+    assert!(full.whole.is_some() && full.floor == Some(ticks.nth(1)), "{full:?}");
+    let name = fresh_name("new");
+    let memories = recalls(store, &name).await;
+    assert!(memories.is_full && !memories.is_blank && memories.floor == Some(ticks.nth(1)), "{memories:?}");
+    let held = claims(store, &name).await;
+    let is_over = |answer: &Ratified| matches!(answer, Ratified::NotDue(NotDue::Claimed { unfinished: false, .. }));
+    assert!(is_over(&held.claims(store, retried(ticks.nth(1))).await));
+    assert_eq!(held.runs(store, once(ticks.nth(2))).await, 1);
+    let other = claims(store, &adopted).await;
+    assert_eq!(other.runs(store, once(ticks.nth(0))).await, 1, "it has forgotten nothing of it");
+    assert_eq!(fullness(store).await.whole, full.whole, "it was so all the time");
+}
+
+/// Who claims for a quorum stands in no queue.
+pub async fn who_listens_hears_of_a_conclusion(store: &dyn Store) {
+    let name = known_name(store, "heard").await;
+    let held = claims(store, &name).await;
+    let mut wake_ups = member(store).wake_ups(&name).await.expect("it can be listened to");
+    // What was told before is not what is waited for.
+    while timeout(LOOK * 4, wake_ups.next()).await.is_ok() {}
+    assert_eq!(held.concludes(store, None).await, Release::Released);
+    timeout(GUARDED, wake_ups.next()).await.expect("it is woken");
 }
 
 /// By the same names.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use leasehold::member::{Identity, Member, Memories, Ratified};
-use leasehold::{Due, Ended, FencingToken, Finding, LeaseKey, LockName, Release, Result, Store, Tick};
+use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified};
+use leasehold::store::WakeUps;
+use leasehold::{Due, Ended, FencingToken, Finding, HolderId, LeaseKey, LockName, Release, Result, Store, Tick};
 
 use super::wire::Wire;
 
@@ -42,6 +43,17 @@ impl Member for Wire {
         })
     }
 
+    fn wake_ups<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        let name = name.clone();
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                let name = name.clone();
+                Box::pin(async move { member(&store).wake_ups(&name).await })
+            };
+            self.carry(call).await?
+        })
+    }
+
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>> {
         let name = name.clone();
         Box::pin(async move {
@@ -70,6 +82,26 @@ impl Member for Wire {
             let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
                 let into = into.clone();
                 Box::pin(async move { member(&store).found(floor, &into).await })
+            };
+            self.carry(call).await?
+        })
+    }
+
+    fn names(&self, from: u64, most: usize) -> BoxFuture<'_, Result<Names>> {
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { member(&store).names(from, most).await })
+            };
+            self.carry(call).await?
+        })
+    }
+
+    fn fill<'a>(&'a self, by: HolderId, step: Filling, into: &'a str) -> BoxFuture<'a, Result<bool>> {
+        let into = into.to_owned();
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                let into = into.clone();
+                Box::pin(async move { member(&store).fill(by, step, &into).await })
             };
             self.carry(call).await?
         })

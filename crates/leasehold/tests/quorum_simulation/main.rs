@@ -123,11 +123,11 @@ fn nothing_is_found_where_all_are_cut_from_one_another() {
 
 // Nothing may be found where several faults of the world meet.
 macro_rules! nothing_found {
-    ($($name:ident: $play:expr;)*) => {
+    ($part:literal: $($name:ident: $play:expr;)*) => {
         $(
             #[test]
             fn $name() {
-                let seeds = seeds(10);
+                let seeds = seeds($part);
                 let count = seeds.clone().count();
                 let tally = play_all(seeds, $play);
                 assert!(tally.granted > count, "{tally:?}");
@@ -136,7 +136,7 @@ macro_rules! nothing_found {
     };
 }
 
-nothing_found! {
+nothing_found! { 10:
     locks_among_members_that_come_back_empty_where_much_is_lost: lossy_and_emptied();
     locks_among_five_that_come_back_empty_where_much_is_lost: Play { nodes: 5, ..lossy_and_emptied() };
     ticks_among_members_that_come_back_empty_where_much_is_lost: Play { ticks: true, ..lossy_and_emptied() };
@@ -152,6 +152,21 @@ nothing_found! {
     locks_of_clients_that_die: Play { deaths: 1, clients: 5, ..Play::foul() };
     ticks_of_clients_that_die: Play { deaths: 1, clients: 5, ..ticking() };
     keys_of_clients_that_die_where_one_member_comes_back_empty: Play { deaths: 1, clients: 5, keys: true, emptied: 1, ..emptied() };
+}
+
+// These take ten times as long.
+nothing_found! { 100:
+    locks_in_a_rolling_restart: rolling();
+    ticks_in_a_rolling_restart: Play { ticks: true, ..rolling() };
+    ticks_in_a_rolling_restart_of_five_where_much_is_lost: Play { ticks: true, nodes: 5, weather: lossy().weather, ..rolling() };
+    keys_in_a_rolling_restart: Play { keys: true, ..rolling() };
+    keys_in_a_rolling_restart_with_old_copies: Play { keys: true, copies: true, ..rolling() };
+    keys_in_a_rolling_restart_among_clients_that_die: Play { keys: true, clients: 6, deaths: 1, foul_for: SECOND * 90, strikes_within: SECOND * 4, ..rolling() };
+}
+
+/// One after another, each after the sweep of the one before.
+fn rolling() -> Play {
+    Play { rolling: true, restarts: 5, foul_for: SECOND * 30, ..Play::foul() }
 }
 
 /// One after another, in fair weather, so that most of them are filled before the next.
@@ -206,6 +221,7 @@ found! {
     q06_nor_are_others_that_came_back_empty: Some(Rule::AdoptedFromTheFull), often_emptied(), NO_GROWTH;
     q07_marks_must_be_adopted: Some(Rule::TheEmptyAreNotFull), ticking_and_emptied(), BEGUN_AGAIN;
     q09_marks_must_be_compared: Some(Rule::MarksAreCompared), ticking(), BEGUN_AGAIN;
+    who_was_swept_has_adopted: Some(Rule::TheSweptHaveAdopted), Play { keys: true, ..rolling() }, BEGUN_AGAIN;
     a_majority_of_the_answers_is_none: Some(Rule::MajoritiesOfAllMembers), Play::foul(), TWO;
     one_renewal_is_none: Some(Rule::RenewalsNeedAMajority), cut_off(), TWO;
 }

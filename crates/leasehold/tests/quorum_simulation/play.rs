@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use leasehold::member::Member;
 use leasehold::stores::{Memory, Quorum, Saved};
 use leasehold::validity::Clock;
 use leasehold::{ErrorKind, Guard, HolderId, Holding, Lock, LockName, Locks, Outcome, Revoke, Store, Tick, Wait};
@@ -54,6 +55,8 @@ pub struct Play {
     /// Only so many of the members, whatever strikes; and whether they have an old copy of their data instead.
     pub emptied: usize,
     pub copies: bool,
+    /// Whether they come back so one after another only, each when all others know everything again.
+    pub rolling: bool,
     /// Whether it is about ticks, or keys, else about plain locks; and of how many names.
     pub ticks: bool,
     pub keys: bool,
@@ -97,6 +100,7 @@ impl Play {
             guard: TTL,
             emptied: usize::MAX,
             copies: false,
+            rolling: false,
             ticks: false,
             keys: false,
             names: 1,
@@ -162,6 +166,9 @@ impl Play {
             let span = (self.ttl * 2).mul_f64(random.share());
             let (client, node) = (random.below(clients.len()), random.below(nodes.len()));
             if random.below(10) < self.restarts {
+                if self.rolling && !are_whole(nodes).await {
+                    continue;
+                }
                 let node = node % self.emptied;
                 if self.copies && random.one_in(2) {
                     nodes[node].is_copied();
@@ -173,11 +180,13 @@ impl Play {
             }
             if self.revoked > 0 && random.below(10) < self.revoked {
                 let name = NAMES[random.below(self.names)];
-                if let Ok(Some(Holding { holder: Some(holder), .. })) = clients[client].locks.inspect(name).await
+                let held = clients[client].locks.inspect(name).await;
+                let asked = Instant::now();
+                if let Ok(Some(Holding { holder: Some(holder), .. })) = held
                     && let Ok(Some(held)) = clients[client].locks.revoke_one(name, holder, Revoke::Gently).await
                 {
                     judge.note(format_args!("{name}: token {} of {holder} is revoked", held.token));
-                    revoked.lock().expect("nothing panics").push(Revoked { holder, since: Instant::now() });
+                    revoked.lock().expect("nothing panics").push(Revoked { holder, asked, since: Instant::now() });
                 }
                 continue;
             }
@@ -233,8 +242,18 @@ impl Play {
         }
     }
 
-    /// In fair weather the lock is granted, once an operator has accepted what is lost for good.
+    /// In fair weather the lock is granted, once an operator has accepted what is lost for good; and if nothing was, a name that
+    /// nobody has asked for before.
     async fn goes_on(self, judge: &Judge, client: &Client) {
+        if self.rolling {
+            for name in ["job", "a new one"] {
+                let lock = client.locks.lock(name).ttl(self.ttl).wait(Wait::For(5 * SECOND));
+                match lock.acquire().await {
+                    Ok(Outcome::Acquired(guard)) => drop(judge.holds(guard).given_back().release().await),
+                    other => judge.finds(&format!("{name} is not granted after a rolling restart: {other:?}")),
+                }
+            }
+        }
         let lock = client.locks.lock("job").ttl(self.ttl).wait(Wait::For(5 * SECOND));
         let mut outcome = lock.acquire().await;
         if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Refused) {
@@ -249,6 +268,12 @@ impl Play {
         }
         client.locks.shutdown().await;
     }
+}
+
+/// Whether all members are full for all names.
+async fn are_whole(nodes: &[Node]) -> bool {
+    let pages = join_all(nodes.iter().map(|node| node.memory.names(0, 1))).await;
+    pages.into_iter().all(|page| page.is_ok_and(|page| page.whole.is_some()))
 }
 
 impl Node {
@@ -269,10 +294,10 @@ impl Node {
         self.memory.restart_from(&self.copy.lock().expect("nothing panics"), guard);
     }
 
-    /// Its wall clock is set, up to a minute off.
+    /// Its wall clock is set, up to 50 s off, which a quorum may be founded with.
     fn set_time(&self, share: f64) {
         let since = self.machine.now().as_nanos().saturating_sub(3_600_000_000_000);
-        self.memory.set_time(UTC + Duration::from_nanos(since) + (60 * SECOND).mul_f64(share));
+        self.memory.set_time(UTC + Duration::from_nanos(since) + (50 * SECOND).mul_f64(share));
     }
 }
 
@@ -302,9 +327,11 @@ impl Client {
     }
 }
 
-/// A hold that an operator was told is revoked.
+/// A hold that an operator was told is revoked. A grant that comes later, to a claim that the same caller sends once more, is
+/// another: the store's own answer to a claim whose lease was revoked before its holder has heard of it.
 struct Revoked {
     holder: HolderId,
+    asked: Instant,
     since: Instant,
 }
 
@@ -381,15 +408,21 @@ impl Worker<'_> {
 
     /// Some tick of the last few; each is to be run once, or until it is done.
     async fn runs_a_tick(&mut self, name: &str, number: u64) {
-        let number = number.saturating_sub(self.random.below(3) as u64);
+        let number = self.one_of(number);
         let at = UTC + EVERY * u32::try_from(number).expect("a short time");
         let tick = Tick::from_unix_millis(i64::try_from(at.as_millis()).expect("a time")).expect("a tick");
         self.runs_it(LockName::new(name).expect("a name"), tick, !number.is_multiple_of(3)).await;
     }
 
+    /// One of the last few; where members forget and learn again, of all there were.
+    fn one_of(&mut self, number: u64) -> u64 {
+        let few = if self.play.rolling { usize::try_from(number).expect("a short time") + 1 } else { 3 };
+        number.saturating_sub(self.random.below(few) as u64)
+    }
+
     /// Some piece of work of the last few.
     async fn runs_a_key(&mut self, name: &str, number: u64) {
-        let number = number.saturating_sub(self.random.below(3) as u64);
+        let number = self.one_of(number);
         let name = LockName::new(&format!("{name}-{number}")).expect("a name");
         self.runs_it(name, Tick::ONLY, !number.is_multiple_of(3)).await;
     }
@@ -449,19 +482,21 @@ impl Worker<'_> {
 
     /// Until its work is done or the lock is lost, and a little after.
     async fn is_busy(&mut self, held: &Held) {
+        let granted = Instant::now();
         let until = Instant::now() + (self.play.ttl * 2).mul_f64(self.random.share());
         while Instant::now() < until && held.look(Guard::is_valid) {
-            self.is_not_revoked(held);
+            self.is_not_revoked(held, granted);
             sleep_until(until.min(Instant::now() + SECOND / 4)).await;
             self.client.machine.runs().await;
         }
     }
 
     /// What was revoked ends within a TTL by any clock.
-    fn is_not_revoked(&self, held: &Held) {
+    fn is_not_revoked(&self, held: &Held, granted: Instant) {
         let holder = held.look(Guard::holder);
         let revoked = self.revoked.lock().expect("nothing panics");
-        if revoked.iter().any(|it| it.holder == holder && it.since.elapsed() > self.play.ttl.mul_f64(1.02)) {
+        let is_meant = |it: &&Revoked| it.holder == holder && granted <= it.asked;
+        if revoked.iter().filter(is_meant).any(|it| it.since.elapsed() > self.play.ttl.mul_f64(1.02)) {
             self.judge.finds(&format!("{holder} was revoked and is valid still"));
         }
     }

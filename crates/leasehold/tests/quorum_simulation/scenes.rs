@@ -154,3 +154,34 @@ fn q08_a_guard_shorter_than_the_ttl_is_too_short() {
     let found = scene(TTL / 4).expect("it is found");
     assert!(found.contains("two holders"), "{found}");
 }
+
+/// A key is done at two members, of which both are restarted, one after the sweep of the other. The third has never heard of
+/// it: what it remembers is not all that there is.
+#[test]
+fn one_other_is_not_enough_to_be_swept_from() {
+    let found = without(Rule::SweptFromAMajority, async |world| {
+        let (nodes, [a, b]) = stage(world);
+        let name = LockName::new("key").expect("a name");
+        let lock = |client: &Client| client.locks.lock("key").ttl(TTL).tick(Tick::ONLY);
+        meets(&a).await;
+        meets(&b).await;
+        a.links[1].cut();
+        let held = claims(world, lock(&a)).await.expect("no panic").expect("two grant it");
+        world.judge().begins(&name, Tick::ONLY, true);
+        drop(held.given_back().complete().await);
+        for node in [0, 2] {
+            let memory = &nodes[node].memory;
+            memory.restart(TTL);
+            let is_whole = async || memory.names(0, 1).await.is_ok_and(|page| page.whole.is_some());
+            while !is_whole().await {
+                sleep(SECOND).await;
+                meets(&b).await;
+            }
+        }
+        if let Some(_held) = claims(world, lock(&b)).await.expect("no panic") {
+            world.judge().begins(&name, Tick::ONLY, true);
+        }
+        sleep(SECOND).await;
+    });
+    assert!(found.contains("did not grow"), "its token is the first to tell: {found}");
+}

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Entry, Memory, Saved};
+use super::{Contents, Entry, Memory, Saved};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::marks::Marks;
-use crate::member::{Identity, Member, Memories, Ratified};
+use crate::member::{FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified};
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::span::Span;
-use crate::store::Store;
+use crate::store::{Store, WakeUps};
 use crate::tick::{Due, NotDue, Standing, Tick, Verdict};
 use crate::validity::Moment;
 
@@ -31,9 +31,24 @@ pub(super) struct Life {
     is_blank: bool,
     /// Ticks up to here count as claimed, also of names that it does not know.
     floor: Option<Tick>,
+    /// Who fills it for every name, and until when nobody else begins to.
+    filled: Option<(HolderId, Moment)>,
 }
 
 impl Life {
+    /// Whether somebody may take this step of filling it.
+    fn is_filled(&mut self, by: HolderId, begins: bool, now: Moment) -> bool {
+        let may = match self.filled {
+            Some((filler, _)) if filler == by => true,
+            Some((_, until)) => begins && until <= now,
+            None => begins,
+        };
+        if may {
+            self.filled = Some((by, now + FILLS_ALONE));
+        }
+        may
+    }
+
     /// An error while the restart guard lasts.
     pub fn check_grants(&self, now: Moment) -> Result<()> {
         let left = self.guarded_until.since(now);
@@ -73,8 +88,18 @@ impl Memory {
             let (restarts, guarded_until) = (contents.life.restarts + 1, now + guard);
             let floor = old.life.floor;
             let is_blank = floor.is_none() && old.names.values().all(Entry::is_blank);
-            contents.life = Life { restarts, guarded_until, is_empty: true, is_blank, floor };
+            contents.life = Life { restarts, guarded_until, is_empty: true, is_blank, floor, filled: None };
         });
+    }
+
+    /// From now on it is full for every name.
+    fn is_whole_from_now_on(contents: &mut Contents, floor: Option<Tick>) {
+        let life = &mut contents.life;
+        if life.is_empty {
+            let unknown = contents.names.values_mut().filter(|entry| !entry.is_adopted);
+            unknown.for_each(Entry::close_all_with_a_time);
+        }
+        *life = Life { is_empty: false, is_blank: false, floor: life.floor.max(floor), ..*life };
     }
 
     fn life(&self, life: &Life) -> Box<str> {
@@ -154,7 +179,8 @@ impl Entry {
 
     fn adopt(&mut self, memories: &Memories, life: &Life) {
         self.token = self.token.max(memories.token.number());
-        if self.is_adopted {
+        // What straggles may be of before it claimed what it has open by now.
+        if self.is_adopted || !life.is_empty {
             return;
         }
         let own = self.remembers(life);
@@ -179,6 +205,7 @@ impl Entry {
             newest: self.marks.newest,
             floor: self.floor(life),
             open: self.marks.open.clone(),
+            kept_for: Duration::MAX,
             ..Memories::default()
         }
     }
@@ -212,6 +239,10 @@ impl Member for Memory {
         Box::pin(async move { Ok(self.with(&lease.name, |entry, now| entry.conclude(lease.holder, how, now))) })
     }
 
+    fn wake_ups<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async { Ok(self.with(name, |entry, _| entry.subscribe())) })
+    }
+
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>> {
         Box::pin(async move {
             Ok(self.with_all(|contents, now| {
@@ -236,14 +267,40 @@ impl Member for Memory {
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.with_all(|contents, now| {
-                let life = &mut contents.life;
-                life.check_adopts(into, &self.life(life), now)?;
-                if life.is_empty {
-                    let unknown = contents.names.values_mut().filter(|entry| !entry.is_adopted);
-                    unknown.for_each(Entry::close_all_with_a_time);
-                }
-                *life = Life { is_empty: false, is_blank: false, floor: life.floor.max(Some(floor)), ..*life };
+                contents.life.check_adopts(into, &self.life(&contents.life), now)?;
+                Self::is_whole_from_now_on(contents, Some(floor));
                 Ok(())
+            })
+        })
+    }
+
+    fn names(&self, from: u64, most: usize) -> BoxFuture<'_, Result<Names>> {
+        Box::pin(async move {
+            Ok(self.with_all(|contents, _| {
+                let life = self.life(&contents.life);
+                // Names are only added: what a new one pushes behind a page's end is on the next page as well.
+                let (from, count) = (usize::try_from(from).unwrap_or(usize::MAX), contents.names.len());
+                let page = contents.names.iter().skip(from).take(most).filter(|(_, entry)| !entry.is_blank());
+                Names {
+                    names: page.map(|(name, _)| name.clone()).collect(),
+                    next: from.checked_add(most).filter(|next| *next < count).map(|next| next as u64),
+                    whole: (!contents.life.is_empty).then(|| life.clone()),
+                    life,
+                    floor: contents.life.floor,
+                }
+            }))
+        })
+    }
+
+    fn fill<'a>(&'a self, by: HolderId, step: Filling, into: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            self.with_all(|contents, now| {
+                contents.life.check_adopts(into, &self.life(&contents.life), now)?;
+                let may = contents.life.is_filled(by, step == Filling::Begins, now);
+                if let (true, Filling::IsDone { floor }) = (may, step) {
+                    Self::is_whole_from_now_on(contents, floor);
+                }
+                Ok(may)
             })
         })
     }

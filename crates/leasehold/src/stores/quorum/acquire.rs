@@ -67,6 +67,12 @@ impl Inner {
         for id in self.rounds.abandoned(&key_of(claim)) {
             self.clean_up(claim, id, (0..self.nodes.len()).collect()).await;
         }
+        let attempt = self.attempt(claim).await;
+        self.sweep_now_and_then();
+        attempt
+    }
+
+    async fn attempt(self: &Arc<Self>, claim: &Claim) -> Result<Attempt> {
         let (began, mut tries) = (Instant::now(), 1);
         loop {
             let sent = Instant::now();
@@ -245,8 +251,10 @@ impl Inner {
             let late = round.rest().await.into_iter().filter(|(_, answer)| matches!(answer, Ok(Ratified::NotFull)));
             empty.extend(late.map(|(member, _)| member));
             if !empty.is_empty() {
+                inner.sweeps.one_is_empty();
                 // If it can't be done now, whoever comes next will try.
                 let _ = inner.refill(&name, &empty, LIMIT).await;
+                inner.sweep_now_and_then();
             }
         });
     }

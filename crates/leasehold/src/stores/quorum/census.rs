@@ -1,15 +1,17 @@
 //! Who the members are, and whether they may be.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::round::{Answer, Round};
-use super::{Inner, Node, limit_for};
+use super::ending::in_background;
+use super::round::{Answer, Round, has_timers};
+use super::{Inner, Node};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim};
 use crate::member::{Identity, Memories};
@@ -23,11 +25,21 @@ pub(super) struct Census {
     is_asking: AtomicBool,
     /// Why this is no quorum; found once, it stays so until the members are changed.
     refused: OnceLock<String>,
+    /// Somebody has said who it is, or is no longer waited for.
+    news: Notify,
 }
+
+/// How long a member may take to say who it is, when it is asked first and nobody waits for it any more.
+const A_FIRST_MEETING: Duration = Duration::from_secs(5);
 
 impl Census {
     pub fn of(members: usize) -> Self {
-        Self { known: Mutex::new(vec![None; members]), is_asking: AtomicBool::new(false), refused: OnceLock::new() }
+        Self {
+            known: Mutex::new(vec![None; members]),
+            is_asking: AtomicBool::new(false),
+            refused: OnceLock::new(),
+            news: Notify::new(),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Option<Identity>>> {
@@ -59,6 +71,18 @@ impl Census {
         let known = self.known();
         (0..known.len()).filter(|index| known[*index].is_none()).collect()
     }
+
+    /// Until that is so, or nobody is asked any more.
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let mut news = pin!(self.news.notified());
+            news.as_mut().enable();
+            if is_so() || !self.is_asking.load(Ordering::Relaxed) {
+                return;
+            }
+            news.await;
+        }
+    }
 }
 
 /// While it lives, somebody asks.
@@ -67,6 +91,7 @@ struct Asking(Arc<Census>);
 impl Drop for Asking {
     fn drop(&mut self) {
         self.0.is_asking.store(false, Ordering::Relaxed);
+        self.0.news.notify_waiters();
     }
 }
 
@@ -101,38 +126,49 @@ impl Inner {
         Err(Error::new(ErrorKind::Misconfigured, message))
     }
 
-    /// Before anything is claimed a majority has said who it is; and who else answers as soon. The others are asked beside us.
+    /// Before anything is claimed a majority has said who it is; and who else answers as soon. To make a connection takes
+    /// longer than a claim over it: so it is waited for as long as leaves an attempt time for the rest, and goes on beside us
+    /// if that is not enough. Where a majority is known nobody waits for the others.
     pub(super) async fn meet(self: &Arc<Self>, ttl: Duration) {
         let strangers = self.census.strangers();
-        if strangers.is_empty() || self.census.is_asking.swap(true, Ordering::Relaxed) {
+        if strangers.is_empty() {
             return;
         }
-        let asking = Asking(Arc::clone(&self.census));
-        let missing = self.majority().saturating_sub(self.nodes.len() - strangers.len());
         let asked = Instant::now();
-        let mut round = self.ask(strangers, limit_for(ttl)).await;
-        let mut met = 0;
-        while met < missing
-            && let Some(answer) = round.next().await
-        {
-            met += usize::from(self.is_met(answer));
+        let is_missing = self.nodes.len() - strangers.len() < self.majority();
+        if !self.census.is_asking.swap(true, Ordering::Relaxed) {
+            let asking = Asking(Arc::clone(&self.census));
+            let round = self.meet_first(strangers).await;
+            let inner = Arc::clone(self);
+            in_background(async move { inner.are_met(round, asking).await }).await;
         }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let others = async |round: &mut Round<'static, Identity>| {
-            while let Some(answer) = round.next().await {
-                self.is_met(answer);
-            }
-        };
-        if missing > 0 && timeout(asked.elapsed(), others(&mut round)).await.is_ok() {
+        if !is_missing || !has_timers() {
             return;
         }
-        let inner = Arc::clone(self);
-        runtime.spawn(async move {
-            let _asking = asking;
-            while let Some(answer) = round.next().await {
-                inner.is_met(answer);
-            }
-        });
+        let have_met = || self.nodes.len() - self.census.strangers().len() >= self.majority();
+        let _ = timeout(ttl / 8, self.census.until(have_met)).await;
+        let _ = timeout(asked.elapsed(), self.census.until(|| self.census.strangers().is_empty())).await;
+    }
+
+    async fn are_met(&self, mut round: Round<'static, Identity>, _asking: Asking) {
+        while let Some(answer) = round.next().await {
+            self.is_met(answer);
+            self.census.news.notify_waiters();
+        }
+    }
+
+    /// Asks who they are, and for something that a claim's connection is made for: it comes over that.
+    async fn meet_first(&self, whom: Vec<usize>) -> Round<'static, Identity> {
+        let call = |member: usize| -> (usize, BoxFuture<'static, Result<Identity>>) {
+            let store = Arc::clone(&self.nodes[member].store);
+            let call = async move {
+                let member = store.as_member().expect("only members are admitted");
+                let (identity, _) = tokio::join!(member.identity(), store.time());
+                identity
+            };
+            (member, call.boxed())
+        };
+        Round::send(whom.into_iter().map(call), A_FIRST_MEETING).await
     }
 
     /// Asks those anew who say that they live in another life than is known: two of them may be the same server by now.
@@ -144,7 +180,7 @@ impl Inner {
         }
     }
 
-    async fn ask(&self, whom: Vec<usize>, limit: Duration) -> Round<'static, Identity> {
+    pub(super) async fn ask(&self, whom: Vec<usize>, limit: Duration) -> Round<'static, Identity> {
         let call = |member: usize| -> (usize, BoxFuture<'static, Result<Identity>>) {
             let store = Arc::clone(&self.nodes[member].store);
             let call = async move { store.as_member().expect("only members are admitted").identity().await };
@@ -154,7 +190,7 @@ impl Inner {
     }
 
     /// Whether it has said who it is.
-    fn is_met(&self, (member, identity): Answer<Identity>) -> bool {
+    pub(super) fn is_met(&self, (member, identity): Answer<Identity>) -> bool {
         let identity = identity.ok().map(|identity| self.census.admit(member, &self.nodes, identity));
         identity.is_some()
     }

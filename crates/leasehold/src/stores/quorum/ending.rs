@@ -153,7 +153,7 @@ impl Inner {
 
 /// Does it as far as it goes at once, so that all it sends is sent in order; and the rest beside us. Without a runtime the
 /// rest is left to whoever asks again: the keeper does, on its own.
-async fn in_background(work: impl Future<Output = ()> + Send + 'static) {
+pub(super) async fn in_background(work: impl Future<Output = ()> + Send + 'static) {
     let mut work = work.boxed();
     if poll_immediate(&mut work).await.is_none()
         && let Ok(runtime) = Handle::try_current()

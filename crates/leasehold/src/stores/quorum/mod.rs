@@ -8,7 +8,7 @@
 //! | `rounds` | under which identities an acquisition is known to the members |
 //! | `debts` | what a member has not heard of |
 //! | `renewal` `ending` `view` | renewing, releasing and cleaning up, what an operator sees |
-//! | `refill` | a member that came back empty |
+//! | `refill` `sweep` | a member that came back empty: for one name, and for all |
 //! | `census` | who the members are, and whether they may be |
 //!
 //! What it rests on, and what it departs in from Redlock: docs/design/0015-quorum.md.
@@ -22,6 +22,7 @@ mod refill;
 mod renewal;
 mod round;
 mod rounds;
+mod sweep;
 mod view;
 mod votes;
 
@@ -41,6 +42,7 @@ use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USU
 use self::census::Census;
 use self::ending::Ending;
 use self::rounds::Rounds;
+use self::sweep::Sweeps;
 
 /// Independent stores, of which a majority decides: locks outlive the loss of a minority.
 ///
@@ -57,6 +59,7 @@ struct Inner {
     census: Arc<Census>,
     /// Whether somebody goes on founding it.
     is_founding: Arc<AtomicBool>,
+    sweeps: Arc<Sweeps>,
 }
 
 /// One of the members.
@@ -108,19 +111,23 @@ impl Quorum {
         if let Some(unfit) = nodes.iter().find(|node| node.store.as_member().is_none()) {
             let (name, kind) = (&unfit.name, unfit.store.traits().kind);
             let message = format!(
-                "{name} can't be a member of a quorum: a store of the kind {kind} can't, or not as it is opened"
+                "{name} can't be a member of a quorum: a store of the kind {kind} can't, or not as it is opened. Members \
+                 are single Redis or Valkey servers: name each by a URL of its own, redis://HOST or rediss://HOST, without \
+                 compat=…, +sentinel and +cluster"
             );
             return Err(Error::invalid(message));
         }
         let (rounds, census) = (Arc::new(Rounds::among(nodes.len())), Arc::new(Census::of(nodes.len())));
-        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding: Arc::default() }) })
+        let (is_founding, sweeps) = (Arc::default(), Arc::default());
+        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps }) })
     }
 
     /// Accepts that what the members remembered of ticks is lost: those up to five minutes from now count as claimed, and
     /// later ones are granted again. For when so many members have come back empty that the others can't fill them.
     ///
     /// # Errors
-    /// A majority of the members can't be reached, or has not been back for long enough.
+    /// A majority of the members can't be reached, or has not been back for long enough. [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured):
+    /// their clocks are more than a minute apart, or they may not be members.
     pub async fn accept_loss(&self) -> Result<()> {
         self.inner.accept_loss().await
     }
@@ -149,11 +156,12 @@ impl Store for Quorum {
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
-        let Inner { nodes, rounds, census, is_founding } = &*self.inner;
+        let Inner { nodes, rounds, census, is_founding, sweeps } = &*self.inner;
         let again = |node: &Node| Node { name: Arc::clone(&node.name), store: node.store.for_keeper() };
         let nodes = nodes.iter().map(again).collect();
-        let (rounds, census, is_founding) = (Arc::clone(rounds), Arc::clone(census), Arc::clone(is_founding));
-        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding }) })
+        let (rounds, census) = (Arc::clone(rounds), Arc::clone(census));
+        let (is_founding, sweeps) = (Arc::clone(is_founding), Arc::clone(sweeps));
+        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps }) })
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {

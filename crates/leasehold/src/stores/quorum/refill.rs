@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::member::Memories;
 use crate::name::LockName;
 use crate::rule::Rule;
+use crate::span::Span;
 use crate::tick::{OpenTick, TICK_SLACK, Tick};
 
 /// What the members remember of a name.
@@ -23,6 +24,9 @@ pub(super) struct Recalled {
     pub answers: Vec<(usize, Memories)>,
     failed: Vec<(usize, Error)>,
 }
+
+/// A quorum is founded with the latest of its members' clocks, which may be so far ahead of the earliest.
+const CLOCKS_APART: Duration = Duration::from_secs(60);
 
 /// Members, and which life of each is meant.
 type Lives = Vec<(usize, Box<str>)>;
@@ -67,8 +71,8 @@ impl Inner {
         // Where one has adopted or been founded meanwhile there was something to remember, be it of other names.
         if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
             let everybody: Vec<_> = (0..self.nodes.len()).collect();
-            let clocks = answers.iter().map(|(_, memories)| memories.clock);
-            return self.found_from_now_on(clocks, lives_of(&answers, &everybody), limit).await;
+            let clocks: Vec<_> = answers.iter().map(|(member, memories)| (*member, memories.clock)).collect();
+            return self.found_from_now_on(&clocks, lives_of(&answers, &everybody), limit).await;
         }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
@@ -83,15 +87,49 @@ impl Inner {
     }
 
     pub(super) async fn accept_loss(&self) -> Result<()> {
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.time()));
+        let call = |member: usize| {
+            let clock = async move { Ok((member, self.nodes[member].store.time().await?)) };
+            (member, clock.boxed())
+        };
         // A majority of them: one of these was in every majority that has granted a tick.
-        let clocks = self.see(Round::send(calls, LIMIT).await).await?.answers;
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().identity()));
-        let answers = Round::send(calls, LIMIT).await.rest().await;
-        let lives: Lives =
-            answers.into_iter().filter_map(|(member, answer)| Some((member, answer.ok()?.server))).collect();
-        let failed = self.tell_of_founding(floor_at(clocks.into_iter())?, &lives, LIMIT).await;
+        let clocks = self.see(Round::send((0..self.nodes.len()).map(call), LIMIT).await).await?.answers;
+        let floor = self.floor_at(&clocks)?;
+        let mut lives = Lives::new();
+        for answer in self.ask((0..self.nodes.len()).collect(), LIMIT).await.rest().await {
+            lives.extend(answer.1.iter().map(|identity| (answer.0, identity.server.clone())));
+            self.is_met(answer);
+        }
+        self.check_members()?;
+        let failed = self.tell_of_founding(floor, &lives, LIMIT).await;
         self.is_founded(lives.len() - failed.len(), &failed)
+    }
+
+    /// Up to where ticks count as claimed from now on: whoever was granted one before had a member whose clock was not more
+    /// than the slack behind it.
+    ///
+    /// # Errors
+    /// The members' clocks are far apart: where the latest is a year ahead, no tick would run for a year.
+    fn floor_at(&self, clocks: &[(usize, Duration)]) -> Result<Tick> {
+        let clock = |(_, clock): &&(usize, Duration)| *clock;
+        let (Some((first, early)), Some((last, late))) =
+            (clocks.iter().min_by_key(clock), clocks.iter().max_by_key(clock))
+        else {
+            return Err(Error::new(ErrorKind::Internal, "no member was asked what its clock shows"));
+        };
+        let apart = *late - *early;
+        if apart > CLOCKS_APART {
+            let [first, last] = [first, last].map(|member| &self.nodes[*member].name);
+            let message = format!(
+                "the clock of {last} is {} ahead of that of {first}, and ticks up to the latest clock would count as run: set \
+                 them right (within {})",
+                Span(apart),
+                Span(CLOCKS_APART)
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        let floor = i64::try_from((*late + TICK_SLACK).as_millis()).ok().and_then(Tick::from_unix_millis);
+        floor
+            .ok_or_else(|| Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"))
     }
 
     async fn adopt(&self, name: &LockName, empty: &Lives, memories: &Memories, limit: Duration) -> Result<()> {
@@ -107,11 +145,11 @@ impl Inner {
     /// that it has acknowledged nothing that it could have forgotten.
     async fn found_from_now_on(
         self: &Arc<Self>,
-        clocks: impl Iterator<Item = Duration>,
+        clocks: &[(usize, Duration)],
         everybody: Lives,
         limit: Duration,
     ) -> Result<()> {
-        let floor = floor_at(clocks)?;
+        let floor = self.floor_at(clocks)?;
         let failed = self.tell_of_founding(floor, &everybody, limit).await;
         let mut left = everybody;
         left.retain(|(member, _)| failed.iter().any(|(failed, _)| failed == member));
@@ -171,14 +209,6 @@ impl Inner {
     }
 }
 
-/// Up to where ticks count as claimed from now on: whoever was granted one before had a member whose clock was not more than
-/// the slack behind it.
-fn floor_at(clocks: impl Iterator<Item = Duration>) -> Result<Tick> {
-    let latest = clocks.max().unwrap_or_default() + TICK_SLACK;
-    let floor = i64::try_from(latest.as_millis()).ok().and_then(Tick::from_unix_millis);
-    floor.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "the members' clocks show a time that no calendar has"))
-}
-
 /// While it lives, somebody goes on founding.
 struct Founding(Arc<AtomicBool>);
 
@@ -211,6 +241,7 @@ fn all_that(remember: &[&Memories]) -> Memories {
         open,
         life: Box::default(),
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),
+        kept_for: remember.iter().map(|memories| memories.kept_for).max().unwrap_or_default(),
     }
 }
 

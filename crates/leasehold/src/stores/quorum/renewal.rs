@@ -33,6 +33,7 @@ struct Tally {
 impl Inner {
     pub(super) async fn renew(self: &Arc<Self>, leases: &[(LeaseKey, Duration)]) -> Vec<Result<Renewal>> {
         let refused: Vec<_> = leases.iter().map(|(_, ttl)| self.check_ttl(*ttl).err()).collect();
+        self.sweep_now_and_then();
         if refused.iter().all(Option::is_none) {
             return self.renew_all(leases).await;
         }

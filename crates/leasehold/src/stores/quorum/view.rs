@@ -9,11 +9,14 @@ use futures_util::future::FutureExt;
 use super::round::Round;
 use super::rounds::read_label;
 use super::{Inner, LIMIT};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
 use crate::lease::{HolderId, Holding, Revoke};
 use crate::name::LockName;
 use crate::store::WakeUps;
+
+/// How often a revocation looks whether the holder has been granted another round meanwhile.
+const LOOKS: usize = 4;
 
 /// What the members that have answered say, and why the others have not.
 pub(super) struct Seen<T> {
@@ -47,13 +50,27 @@ impl Inner {
         Ok(names.into_values().filter_map(|held| self.held_by_a_majority(held, unknown)).collect())
     }
 
-    /// Ends the hold at every member; the answer is what a majority had.
+    /// Ends the hold at every member; the answer is what a majority had. What was hit may be a round that its client has given up
+    /// by then, and the next one of the same acquisition has been granted meanwhile: to whoever asks that is the same hold.
     pub(super) async fn revoke(
         &self,
         name: &LockName,
         whose: Option<HolderId>,
         how: Revoke,
     ) -> Result<Option<Holding>> {
+        let Some(hit) = self.revoke_round(name, whose, how).await? else { return Ok(None) };
+        for _ in 0..LOOKS {
+            let now = self.inspect(name).await.map_err(Error::maybe_applied)?;
+            if now.is_none_or(|now| now.holder != hit.holder || now.revoked) {
+                return Ok(Some(hit));
+            }
+            self.revoke_round(name, hit.holder, how).await.map_err(Error::maybe_applied)?;
+        }
+        let message = format!("{name} was revoked and granted to the same holder anew, again and again");
+        Err(Error::new(ErrorKind::Unavailable, message).maybe_applied())
+    }
+
+    async fn revoke_round(&self, name: &LockName, whose: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
         let call = |member: usize| {
             let store = &self.nodes[member].store;
             let call = async move {
@@ -89,7 +106,7 @@ impl Inner {
 
     /// A hint from any of them will do.
     pub(super) async fn subscribe(&self, name: &LockName) -> Result<WakeUps> {
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].store.subscribe(name)));
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().wake_ups(name)));
         let mut round = Round::send(calls, LIMIT).await;
         let (mut subscribed, mut failed) = (Vec::new(), Vec::new());
         while subscribed.len() < self.majority()

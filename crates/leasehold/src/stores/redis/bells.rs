@@ -10,10 +10,13 @@ use crate::lease::{FencingToken, Grant, HandOver, HolderId};
 use crate::store::Bell;
 use crate::validity::Moment;
 
-/// The bells of those who wait here, by their lock's key. The server is told one channel, whatever their number.
+/// The bells of those who wait here, by their lock's key. The server is told one channel, whatever their number; and where they
+/// stand in no queue, one for each name.
 #[derive(Debug, Default)]
 pub(super) struct Bells {
     by_key: Mutex<HashMap<String, Vec<Weak<Bell>>>>,
+    /// The channels of names, and how many listen to each.
+    channels: Mutex<HashMap<String, usize>>,
 }
 
 /// A bell's place. Dropping it takes the bell away.
@@ -26,6 +29,32 @@ pub(super) struct Hung {
 impl Bells {
     fn by_key(&self) -> MutexGuard<'_, HashMap<String, Vec<Weak<Bell>>>> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more listens to the channel of a name.
+    pub fn listens(&self, channel: &str) {
+        *self.counts().entry(channel.to_owned()).or_default() += 1;
+    }
+
+    /// One less does. Whether it was the last.
+    pub fn is_last_of(&self, channel: &str) -> bool {
+        let mut counts = self.counts();
+        let Some(count) = counts.get_mut(channel) else { return false };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            counts.remove(channel);
+        }
+        is_last
+    }
+
+    /// The channels of names that somebody listens to.
+    pub fn channels(&self) -> Vec<String> {
+        self.counts().keys().cloned().collect()
     }
 
     /// A bell that rings for this key until its place is dropped.

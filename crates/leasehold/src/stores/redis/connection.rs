@@ -168,6 +168,19 @@ impl Link {
         self.live().await?.send(slice::from_ref(command), false).await.swap_remove(0)
     }
 
+    /// Listens to one more channel, if the server allows it.
+    pub async fn listen_to(self: &Arc<Self>, channel: &str) {
+        if let Ok(live) = self.live().await {
+            let _ = live.connection.clone().subscribe(channel).await;
+        }
+    }
+
+    pub async fn listen_no_more_to(&self, channel: &str) {
+        if let Some(live) = self.current() {
+            let _ = live.connection.clone().unsubscribe(channel).await;
+        }
+    }
+
     /// Whether it leaves calls unanswered. Told once for each time that it is silent for so long.
     pub fn is_silent(&self) -> bool {
         self.current().is_some_and(|live| live.state.is_silent())
@@ -349,6 +362,10 @@ impl Terms {
         if let Some(channel) = &self.channel {
             // Without the right to listen one looks by oneself.
             let _ = connection.subscribe(channel).await;
+        }
+        let names = self.bells.channels();
+        if !names.is_empty() {
+            let _ = connection.subscribe(names).await;
         }
     }
 }

@@ -110,14 +110,12 @@ impl Keys {
         if !format.is_own() {
             return format!("*{BESIDE}?"); // A prefix may stand behind a brace or not.
         }
-        let mut pattern = String::from("leasehold:");
-        for c in encoded(namespace.as_str()).chars() {
-            if matches!(c, '*' | '?' | '[' | ']' | '\\') {
-                pattern.push('\\');
-            }
-            pattern.push(c);
-        }
-        pattern + ":{*}*"
+        own_pattern(namespace) + "*"
+    }
+
+    /// The same, of what is known of each name in our own format: one key of each.
+    pub fn hashes(namespace: &Namespace) -> String {
+        own_pattern(namespace) + ":h"
     }
 
     /// The name that a key belongs to, and which of its keys it is.
@@ -195,6 +193,18 @@ fn each_beside(beside: &mut String, letters: &str, mut take: impl FnMut(&str)) {
 fn join(text: &mut String, parts: &[&str]) {
     text.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + 1);
     parts.iter().for_each(|part| text.push_str(part));
+}
+
+/// What the keys of all names begin with in our own format, for a search.
+fn own_pattern(namespace: &Namespace) -> String {
+    let mut pattern = String::from("leasehold:");
+    for c in encoded(namespace.as_str()).chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + ":{*}"
 }
 
 /// Braces would move what is hashed, and `%` is what hides them.

@@ -12,21 +12,26 @@ use redis::{Cmd, Value};
 use super::answer::{Fields, millis, tick, unreadable};
 use super::connection::Session;
 use super::doctor::Duty;
-use super::keys::{self, Keys};
+use super::format::Format;
+use super::keys::{self, Keys, Part};
 use super::node::{Node, Role};
-use super::options::Topology;
+use super::options::{Options, Topology};
 use super::script::Script;
 use super::{Redis, answer, with_due};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
-use crate::member::{Identity, Member, Memories, Ratified};
+use crate::member::{FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified};
 use crate::name::LockName;
 use crate::span::Span;
+use crate::store::WakeUps;
 use crate::tick::{Due, NotDue, OpenTick, Tick};
 
 /// How long a server may take to say who it is, over a connection of its own.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest that anything is kept.
+const LONGEST: Duration = Duration::from_secs(400 * 86_400);
 
 impl Redis {
     /// The call of a script that knows of the server's life; what follows is its arguments. `more` are keys behind the
@@ -64,7 +69,8 @@ impl Redis {
             let mut call = self.remembering(script, session, &keys, &[since]);
             call.arg(into).arg(super::millis(self.guarded_for())).arg(memories.token.number());
             call.arg(memories.newest.map_or_else(String::new, digits))
-                .arg(memories.floor.map_or_else(String::new, digits));
+                .arg(memories.floor.map_or_else(String::new, digits))
+                .arg(super::millis(memories.kept_for.min(LONGEST)));
             for (tick, open) in &memories.open {
                 let holder = open.holder.map_or_else(|| "-".to_owned(), |holder| holder.to_string());
                 call.arg(digits(*tick)).arg(format!("{holder} {} {}", open.attempts, i32::from(open.once)));
@@ -82,6 +88,37 @@ impl Redis {
             call
         };
         into_this_life(self.run(self.for_claims(), script, &key, found).await?)
+    }
+
+    async fn some_names(&self, from: u64, most: usize) -> Result<Names> {
+        let Options { namespace, format, .. } = &self.options;
+        let (script, key) = (&self.scripts.member.names, keys::life(namespace));
+        let names = |session: Session<'_>| {
+            let mut call = script.begin(session, 1, 4, 512);
+            call.arg(&key).arg(session.life).arg(from).arg(Keys::hashes(namespace)).arg(most);
+            call
+        };
+        read_names(self.run(&self.servers, script, &key, names).await?, *format)
+    }
+
+    async fn filled(&self, by: HolderId, step: Filling, into: &str) -> Result<bool> {
+        let (script, key) = (&self.scripts.member.fill, keys::life(&self.options.namespace));
+        let fill = |session: Session<'_>| {
+            let mut call = script.begin(session, 2, 6, 512);
+            call.arg(&key).arg(keys::since(&self.options.namespace, session.life, "")).arg(session.life).arg(into);
+            call.arg(super::millis(self.guarded_for())).arg(&by.digits()[..]);
+            match step {
+                Filling::Begins => call.arg(super::millis(FILLS_ALONE)),
+                Filling::GoesOn => call.arg(""),
+                Filling::IsDone { floor } => call.arg("").arg(floor.map_or_else(|| "0".to_owned(), digits)),
+            };
+            call
+        };
+        let value = self.run(self.for_claims(), script, &key, fill).await?;
+        if value == Value::Array(vec![Value::Int(1), Value::Int(0)]) {
+            return Ok(false);
+        }
+        into_this_life(value).map(|()| true)
     }
 
     /// Asked anew, and of a replica as well, which we would not use for anything else.
@@ -143,6 +180,7 @@ fn read_memories(value: Value) -> Result<Memories> {
         newest: fields.maybe_number()?.map(tick),
         floor: fields.maybe_number()?.map(tick),
         clock: millis(fields.number()?),
+        kept_for: millis(fields.number()?),
         ..Memories::default()
     };
     while !fields.is_empty() {
@@ -160,7 +198,22 @@ fn open_tick(entry: &str) -> Option<OpenTick> {
     Some(OpenTick { holder: HolderId::parse(holder), attempts: attempts.parse().ok()?, once: once == "1" })
 }
 
-/// What `adopt` and `found` answered.
+fn read_names(value: Value, format: Format) -> Result<Names> {
+    let mut fields = Fields::of(value)?;
+    let life = fields.text()?.into();
+    let whole = Some(fields.text()?).filter(|since| !since.is_empty()).map(Into::into);
+    let floor = fields.maybe_number()?.filter(|floor| *floor > 0).map(tick);
+    let next = fields.text()?;
+    let next = next.parse::<u64>().map_err(|_| unreadable(&Value::SimpleString(next)))?;
+    let mut names = Vec::new();
+    while !fields.is_empty() {
+        let key = fields.text()?;
+        names.extend(Keys::read(format, &key).filter(|(_, part)| *part == Part::Hash).map(|(name, _)| name));
+    }
+    Ok(Names { names, next: Some(next).filter(|next| *next > 0), life, whole, floor })
+}
+
+/// What `adopt`, `found` and `fill` answered.
 fn into_this_life(value: Value) -> Result<()> {
     if value == Value::Int(1) {
         return Ok(());
@@ -204,6 +257,10 @@ impl Member for Redis {
         Box::pin(self.end(&self.scripts.member.conclude, lease, how))
     }
 
+    fn wake_ups<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
+        Box::pin(async { Ok(self.listen_for(name).await) })
+    }
+
     fn recall<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Memories>> {
         Box::pin(self.recalled(name))
     }
@@ -214,6 +271,14 @@ impl Member for Redis {
 
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.founded(floor, into))
+    }
+
+    fn names(&self, from: u64, most: usize) -> BoxFuture<'_, Result<Names>> {
+        Box::pin(self.some_names(from, most))
+    }
+
+    fn fill<'a>(&'a self, by: HolderId, step: Filling, into: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.filled(by, step, into))
     }
 
     fn identity(&self) -> BoxFuture<'_, Result<Identity>> {

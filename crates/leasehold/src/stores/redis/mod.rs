@@ -13,6 +13,7 @@ mod doctor;
 mod fault;
 mod format;
 mod keys;
+mod listening;
 mod login;
 mod member;
 mod node;

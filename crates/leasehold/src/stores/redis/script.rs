@@ -81,6 +81,8 @@ pub(super) struct MemberScripts {
     pub recall: Script,
     pub adopt: Script,
     pub found: Script,
+    pub names: Script,
+    pub fill: Script,
 }
 
 /// What the primary of a fallback is asked beside them.
@@ -107,7 +109,7 @@ const WHEN_FULL_TOO: &str = " flags=allow-oom";
 /// What all scripts begin with, and what a script takes in where it says so. Not at its beginning: a script that is
 /// done before it needs them doesn't pay for making the functions. Whole scripts come first, for they take in others.
 const START: &str = include_str!("scripts/start.lua");
-const PARTS: [(&str, &str); 16] = [
+const PARTS: [(&str, &str); 17] = [
     ("--@acquire\n", include_str!("scripts/acquire.lua")),
     ("--@release\n", include_str!("scripts/release.lua")),
     ("--@renew\n", include_str!("scripts/renew.lua")),
@@ -122,6 +124,7 @@ const PARTS: [(&str, &str); 16] = [
     ("--@begun\n", include_str!("scripts/begun.lua")),
     ("--@life\n", include_str!("scripts/life.lua")),
     ("--@since\n", include_str!("scripts/since.lua")),
+    ("--@whole\n", include_str!("scripts/whole.lua")),
     ("--@incarnation\n", include_str!("scripts/incarnation.lua")),
     ("--@tag\n", include_str!("scripts/tag.lua")),
 ];
@@ -146,6 +149,8 @@ impl Scripts {
                 recall: script!("recall.lua", Memory, WHEN_FULL_TOO),
                 adopt: script!("adopt.lua", Grant, ""),
                 found: script!("found.lua", Grant, ""),
+                names: script!("names.lua", Memory, WHEN_FULL_TOO),
+                fill: script!("fill.lua", Grant, ""),
             },
             primary: PrimaryScripts {
                 claim: script!("claim.lua", Routed, ""),

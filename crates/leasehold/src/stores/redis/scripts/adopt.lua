@@ -1,5 +1,5 @@
 -- KEYS[7] since when this life has been known
--- ARGV life into max_ttl token newest|'' floor|'' [tick, 'holder attempts once']…
+-- ARGV life into max_ttl token newest|'' floor|'' kept_for(ms) [tick, 'holder attempts once']…
 -- 1 · {0} another life is meant · {2, ms} too soon
 --@clock
 --@life
@@ -15,7 +15,7 @@ if token > counter then
 end
 if not full then
   local open, mark = close(), tonumber(h[3] or '-1')
-  for i = 7, #A, 2 do
+  for i = 8, #A, 2 do
     local tick = A[i]
     local past = tonumber(tick) <= (tick == '0' and mark or math.max(mark, floor))
     -- Past and not open here: it is closed, though others may not have heard of that.
@@ -26,5 +26,6 @@ if not full then
   call('HSET', K[2], 'a', life, 'b', text(math.max(floor, tonumber(A[6]) or 0)))
 end
 call('HSET', K[6], 'life', life)
-keep(h[7], 0)
+-- As long as the others do, and no less than what is adopted is kept in any case.
+keep(h[7], math.max(tonumber(A[7]) - 172800000, 0))
 return 1

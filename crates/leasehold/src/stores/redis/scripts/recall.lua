@@ -1,9 +1,9 @@
--- ARGV life     {life, full, blank, token, newest|'', floor|'', now, tick and 'holder attempts once' of each that stands open…}
+-- ARGV life     {life, full, blank, token, newest|'', floor|'', now, kept for (ms), tick and 'holder attempts once' of each that stands open…}
 --@clock
 --@life
 local told = {
   life, full and 1 or 0, own[1] and 0 or 1, text(math.max(counter, least)), h[3] or '',
-  floor > 0 and text(floor) or '', now,
+  floor > 0 and text(floor) or '', now, math.max(call('PTTL', K[2]), 0),
 }
 local fields = current and call('HGETALL', K[2]) or {}
 for i = 1, #fields, 2 do
