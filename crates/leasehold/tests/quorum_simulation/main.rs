@@ -219,7 +219,7 @@ found! {
     r06_a_lost_counter_is_missed: Some(Rule::TheEmptyAreNotFull), often_emptied(), NO_GROWTH;
     q01_rounds_need_identities_of_their_own: Some(Rule::RoundsHaveIdentities), ticking(), TWO;
     q06_nor_are_others_that_came_back_empty: Some(Rule::AdoptedFromTheFull), often_emptied(), NO_GROWTH;
-    q07_marks_must_be_adopted: Some(Rule::TheEmptyAreNotFull), ticking_and_emptied(), BEGUN_AGAIN;
+    q07_marks_must_be_adopted: Some(Rule::TheEmptyAreNotFull), Play { keys: true, ..rolling() }, BEGUN_AGAIN;
     q09_marks_must_be_compared: Some(Rule::MarksAreCompared), ticking(), BEGUN_AGAIN;
     who_was_swept_has_adopted: Some(Rule::TheSweptHaveAdopted), Play { keys: true, ..rolling() }, BEGUN_AGAIN;
     a_majority_of_the_answers_is_none: Some(Rule::MajoritiesOfAllMembers), Play::foul(), TWO;
