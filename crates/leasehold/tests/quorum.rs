@@ -1309,6 +1309,29 @@ async fn a_loss_is_not_accepted_by_what_is_no_quorum() {
     assert!(error.to_string().contains("n0 and n2 are the same server"), "{error}");
 }
 
+/// One that came back empty would forget for good what it has acknowledged.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_not_accepted_where_a_majority_remembers_everything() {
+    let stage = Stage::of(3);
+    stage.nodes[0].restart(TTL);
+    sleep(TTL * 2).await;
+    let error = stage.quorum.accept_loss().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Refused && error.to_string().contains("2 of 3"), "{error}");
+    assert!(!is_whole(&stage.nodes[0]).await);
+}
+
+/// It ends by itself; who is granted the name next is not meant.
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_is_not_revoked() {
+    let stage = Stage::of(3);
+    let held = claim();
+    assert!(matches!(stage.quorum.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    let how = Ended { keep_for: 10 * SECOND, verdict: None };
+    assert_eq!(stage.quorum.release(&key(&held), how).await.unwrap(), Release::Released);
+    let hit = stage.quorum.revoke(&held.name, None, Revoke::Gently).await.unwrap();
+    assert!(hit.is_none_or(|hit| hit.holder.is_none()));
+}
+
 async fn is_whole(member: &impl Member) -> bool {
     member.names(0, 1).await.unwrap().whole.is_some()
 }

@@ -386,6 +386,28 @@ async fn a_key_is_forgotten_when_its_time_is_over() {
     assert!(matches!(stage.ratifies(&next, once).await, Ratified::Yes { attempt: 1, .. }));
 }
 
+/// Nor do others learn of it then; and who has learnt of one forgets it as they do, if later.
+#[tokio::test]
+async fn a_key_that_is_forgotten_is_not_told_and_one_that_was_adopted_is_forgotten() {
+    let stage = Stage::start();
+    let (told, adopted) = (name("told"), name("adopted"));
+    stage.adopts(&told, &Memories::default()).await;
+    let held = stage.claims(&told).await;
+    let short = Due { tick: Tick::ONLY, retry_failed: false, keep: Duration::from_secs(2) };
+    assert!(matches!(stage.ratifies(&held, Some(short)).await, Ratified::Yes { .. }));
+    stage.concludes(&held, Verdict::Done(Tick::ONLY)).await;
+    assert_eq!(stage.recalls(&told).await.newest, Some(Tick::ONLY));
+    eventually_async("it is forgotten", SOON, async || stage.recalls(&told).await.newest.is_none()).await;
+    let known = Memories { newest: Some(Tick::ONLY), kept_for: Duration::from_secs(8), ..Memories::default() };
+    stage.adopts(&adopted, &known).await;
+    let held = stage.claims(&adopted).await;
+    assert!(is_over(&stage.ratifies(&held, Some(short)).await));
+    stage.concludes(&held, Verdict::NotStarted).await;
+    eventually_async("its time is over", SOON, async || stage.recalls(&adopted).await.newest.is_none()).await;
+    let held = stage.claims(&adopted).await;
+    assert!(matches!(stage.ratifies(&held, Some(short)).await, Ratified::Yes { .. }));
+}
+
 #[tokio::test]
 async fn the_oldest_of_too_many_open_ticks_is_given_up() {
     let stage = Stage::start();

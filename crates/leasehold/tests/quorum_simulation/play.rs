@@ -257,7 +257,11 @@ impl Play {
         let lock = client.locks.lock("job").ttl(self.ttl).wait(Wait::For(5 * SECOND));
         let mut outcome = lock.acquire().await;
         if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Refused) {
-            if let Err(error) = client.quorum.accept_loss().await {
+            // Refused: they have been filled meanwhile.
+            let accepted = client.quorum.accept_loss().await;
+            if let Err(error) =
+                accepted.or_else(|error| (error.kind() == ErrorKind::Refused).then_some(()).ok_or(error))
+            {
                 judge.finds(&format!("the loss can't be accepted: {error}"));
             }
             outcome = lock.acquire().await;

@@ -172,9 +172,9 @@ impl Inner {
     }
 
     /// Asks those anew who say that they live in another life than is known: two of them may be the same server by now.
-    pub(super) async fn meet_again(&self, answers: &[(usize, Memories)], limit: Duration) {
-        let others = answers.iter().filter(|(member, memories)| self.census.knew_another(*member, &memories.life));
-        let others = others.map(|(member, _)| *member).collect();
+    pub(super) async fn meet_again<'a>(&self, lives: impl Iterator<Item = (usize, &'a str)>, limit: Duration) {
+        let others = lives.filter(|(member, life)| self.census.knew_another(*member, life));
+        let others = others.map(|(member, _)| member).collect();
         for answer in self.ask(others, limit).await.rest().await {
             self.is_met(answer);
         }

@@ -41,7 +41,7 @@ impl Inner {
                 Err(error) => failed.push((member, error)),
             }
         }
-        self.meet_again(&answers, limit).await;
+        self.meet_again(answers.iter().map(|(member, memories)| (*member, &*memories.life)), limit).await;
         Recalled { answers, failed }
     }
 
@@ -100,8 +100,26 @@ impl Inner {
             self.is_met(answer);
         }
         self.check_members()?;
+        self.check_lost().await?;
         let failed = self.tell_of_founding(floor, &lives, LIMIT).await;
         self.is_founded(lives.len() - failed.len(), &failed)
+    }
+
+    /// Where a majority remembers all there was nothing is lost, and members that came back empty are filled from them: accepted
+    /// all the same, what an empty one has acknowledged would count as never done.
+    async fn check_lost(&self) -> Result<()> {
+        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().names(0, 1)));
+        let answers = Round::send(calls, LIMIT).await.rest().await;
+        let whole = answers.iter().filter(|(_, names)| names.as_ref().is_ok_and(|names| names.whole.is_some())).count();
+        if whole < self.majority() {
+            return Ok(());
+        }
+        let message = format!(
+            "{whole} of {} members remember everything, so there is no loss to accept; they fill the others by themselves while \
+             locks are used",
+            self.nodes.len()
+        );
+        Err(Error::new(ErrorKind::Refused, message))
     }
 
     /// Up to where ticks count as claimed from now on: whoever was granted one before had a member whose clock was not more

@@ -81,8 +81,9 @@ const REMEMBERED: u32 = 4;
 const ENDINGS_ARE_TOLD_FOR: Duration = Duration::from_secs(60);
 
 /// How long after all have heard that a tick was never begun they are told so once more. One of them may have come back
-/// empty, or heard of it before that, and be filled with what others knew before they heard: as long as is taken for that.
-const TOLD_AGAIN_AFTER: Duration = LIMIT.saturating_mul(2);
+/// empty, or heard of it before that, and be filled with what others knew before they heard: as long as is taken for that, a
+/// question what they know, perhaps one who they are, and the filling.
+const TOLD_AGAIN_AFTER: Duration = LIMIT.saturating_mul(4);
 
 /// So many are remembered without looking whether they still need be.
 const FEW: usize = 64;

@@ -100,8 +100,13 @@ impl Inner {
     async fn sweep_all(self: &Arc<Self>) -> bool {
         let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().names(0, 1)));
         let answers = Round::send(calls, LIMIT).await.rest().await;
-        let answers = answers.into_iter().filter_map(|(member, names)| Some((member, names.ok()?)));
-        let (whole, empty): (Vec<_>, Vec<_>) = answers.partition(|(_, names)| names.whole.is_some());
+        let answers: Vec<_> = answers.into_iter().filter_map(|(member, names)| Some((member, names.ok()?))).collect();
+        // An address may lead to another member by now: that would count twice.
+        self.meet_again(answers.iter().map(|(member, names)| (*member, &*names.life)), LIMIT).await;
+        if self.check_members().is_err() {
+            return true;
+        }
+        let (whole, empty): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, names)| names.whole.is_some());
         // With fewer nobody can.
         if whole.len() >= self.majority() {
             for (member, names) in &empty {
@@ -141,7 +146,7 @@ impl Inner {
         by: HolderId,
         life: &str,
     ) -> Result<Option<Tick>> {
-        let (mut from, mut first) = (0, None);
+        let (mut from, mut first, mut refused) = (0, None, None);
         loop {
             let asked = Instant::now();
             let page = self.patiently(|| self.nodes[source].member().names(from, PAGE)).await?;
@@ -151,8 +156,14 @@ impl Inner {
             let adopt = |name: LockName| async move { self.adopts(&name, member).await };
             let names = if Rule::TheSweptHaveAdopted.holds() { page.names } else { Vec::new() };
             let adopted: Vec<_> = stream::iter(names).map(adopt).buffer_unordered(AT_ONCE).collect().await;
-            adopted.into_iter().collect::<Result<()>>()?;
-            let Some(next) = page.next else { return Ok(page.floor) };
+            for error in adopted.into_iter().filter_map(Result::err) {
+                if error.is_transient() {
+                    return Err(error);
+                }
+                // One name that can't be adopted, another program's key say, keeps none of the others from it.
+                refused.get_or_insert(error);
+            }
+            let Some(next) = page.next else { return refused.map_or(Ok(page.floor), Err) };
             from = next;
             self.takes(member, by, Filling::GoesOn, life).await?;
             sleep(asked.elapsed().max(SHORTEST_PAUSE)).await;

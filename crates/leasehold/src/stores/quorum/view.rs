@@ -59,6 +59,10 @@ impl Inner {
         how: Revoke,
     ) -> Result<Option<Holding>> {
         let Some(hit) = self.revoke_round(name, whose, how).await? else { return Ok(None) };
+        // A minimum hold runs out by itself.
+        if hit.holder.is_none() {
+            return Ok(Some(hit));
+        }
         for _ in 0..LOOKS {
             let now = self.inspect(name).await.map_err(Error::maybe_applied)?;
             if now.is_none_or(|now| now.holder != hit.holder || now.revoked) {

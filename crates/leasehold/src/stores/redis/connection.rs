@@ -301,6 +301,10 @@ impl Terms {
         let hear = move |said: PushInfo| {
             if said.kind == PushKind::Disconnection {
                 breaks.broken.store(true, Ordering::Release);
+                // Nobody relies on one that has never been made: who waits need not be woken for that.
+                if breaks.introduced().is_none() {
+                    return Ok(());
+                }
             }
             bells.hear(&said);
             Ok::<(), redis::aio::SendError>(())

@@ -23,9 +23,15 @@ if not full then
   end
   mark = math.max(mark, tonumber(A[5]) or -1)
   if mark >= 0 then call('HSET', K[2], 'm', text(mark)) end
+  -- A key is remembered for as long as they keep its name, and not for ever.
+  if mark == 0 and tonumber(A[7]) > 0 then call('HSET', K[2], 'f', text(now + A[7]), 'r', A[7]) end
   call('HSET', K[2], 'a', life, 'b', text(math.max(floor, tonumber(A[6]) or 0)))
 end
 call('HSET', K[6], 'life', life)
--- As long as the others do, and no less than what is adopted is kept in any case.
-keep(h[7], math.max(tonumber(A[7]) - 172800000, 0))
+-- As long as the others do: longer, and where members come back again and again names would stay for ever.
+if h[7] then
+  keep(h[7], math.max(tonumber(A[7]) - 172800000, 0))
+else
+  call('PEXPIRE', K[2], text(math.max(tonumber(A[7]), 600000)))
+end
 return 1

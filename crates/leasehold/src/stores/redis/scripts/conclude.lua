@@ -3,8 +3,16 @@
 if A[5] == 'done' then
   local mark = call('HGET', K[2], 'm')
   if not mark or tonumber(A[6]) > tonumber(mark) then
-    call('HSET', K[2], 'm', A[6], 'k', '34387200000')
-    call('PEXPIRE', K[2], '34560000000')
+    call('HSET', K[2], 'm', A[6])
+    if A[6] == '0' then
+      -- A key, which the majority that has granted it remembers for as long as it is to be.
+      local clock = call('TIME')
+      call('HSET', K[2], 'f', string.format('%.0f', clock[1] * 1000 + 604800000), 'r', '604800000')
+      if call('PTTL', K[2]) < 777600000 then call('PEXPIRE', K[2], '777600000') end
+    else
+      call('HSET', K[2], 'k', '34387200000')
+      call('PEXPIRE', K[2], '34560000000')
+    end
   end
 end
 
