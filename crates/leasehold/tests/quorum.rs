@@ -1328,7 +1328,7 @@ async fn a_minimum_hold_is_not_revoked() {
     assert!(matches!(stage.quorum.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
     let how = Ended { keep_for: 10 * SECOND, verdict: None };
     assert_eq!(stage.quorum.release(&key(&held), how).await.unwrap(), Release::Released);
-    let hit = stage.quorum.revoke(&held.name, None, Revoke::Gently).await.unwrap();
+    let hit = stage.quorum.revoke(&held.name, None, leasehold::Revoke::Gently).await.unwrap();
     assert!(hit.is_none_or(|hit| hit.holder.is_none()));
 }
 

@@ -14,7 +14,7 @@ use super::round::{Answer, Round, has_timers};
 use super::{Inner, Node};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim};
-use crate::member::{Identity, Memories};
+use crate::member::Identity;
 use crate::span::Span;
 
 /// What is known of the members' servers. Each is asked before its first claim, and again once it is not what it was.
