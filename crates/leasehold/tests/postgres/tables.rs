@@ -106,6 +106,12 @@ async fn migrate_makes_what_is_missing_or_another_and_the_doctor_names_it() {
         ("drop table leasehold_routes", "missing: table leasehold_routes"),
         ("drop sequence leasehold_tokens", "missing: sequence leasehold_tokens"),
         ("drop index leasehold_forget, leasehold_queue", "missing: index leasehold_forget, index leasehold_queue"),
+        ("alter table leasehold_locks drop constraint leasehold_locks_pkey", "missing: primary key of leasehold_locks"),
+        (
+            "alter table leasehold_schema drop constraint leasehold_schema_pkey",
+            "missing: primary key of leasehold_schema",
+        ),
+        ("alter table leasehold_ticks drop constraint leasehold_ticks_pkey", "missing: primary key of leasehold_ticks"),
         ("drop procedure leasehold_v2_arm", "missing: procedure leasehold_v2_arm"),
         (
             "create or replace function leasehold_v2_now() returns bigint language sql as 'select 1::bigint'",

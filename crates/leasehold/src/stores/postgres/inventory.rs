@@ -14,6 +14,12 @@ pub(super) const FOUND: &str = "
         where c.relnamespace = to_regnamespace($1) and c.relname like 'leasehold%' and c.relkind in ('r', 'p')
             and a.attnum > 0 and not a.attisdropped
     union all
+    select 'primary key of ' || c.relname,
+            (select string_agg(a.attname, ', ' order by k.place) from unnest(i.indkey::smallint[]) with ordinality k(number, place)
+                join pg_attribute a on a.attrelid = c.oid and a.attnum = k.number)
+        from pg_class c join pg_index i on i.indrelid = c.oid and i.indisprimary
+        where c.relnamespace = to_regnamespace($1) and c.relname like 'leasehold%'
+    union all
     select case prokind when 'p' then 'procedure ' else 'function ' end || proname, prosrc
         from pg_proc where pronamespace = to_regnamespace($1) and proname like 'leasehold%'";
 
@@ -30,8 +36,12 @@ fn wanted(script: &str, schema: &str) -> Vec<Wanted> {
         let from_here = std::mem::replace(&mut rest, behind);
         match (table, column(line), made(line, schema)) {
             (Some(_), ..) if line.starts_with(')') => table = None,
+            (Some(table), None, _) => wanted.extend(key(line, table)),
             (Some(table), Some((name, kind)), _) => {
                 wanted.push(Wanted { what: format!("column {name} of {table}"), text: kind.to_owned() });
+                if line.contains(" primary key") {
+                    wanted.push(Wanted { what: format!("primary key of {table}"), text: name.to_owned() });
+                }
             }
             (None, _, Some((kind, name))) => {
                 table = (kind == "table").then_some(name);
@@ -55,6 +65,12 @@ fn made<'a>(line: &'a str, schema: &str) -> Option<(&'a str, &'a str)> {
     name.starts_with("leasehold_").then(|| (kind, name.split([' ', '(', ';']).next().unwrap_or_default()))
 }
 
+/// The primary key in a line of a table: without it a name could be there twice, and two be granted it.
+fn key(line: &str, table: &str) -> Option<Wanted> {
+    let columns = line.trim_start().strip_prefix("primary key(")?.split(')').next()?;
+    Some(Wanted { what: format!("primary key of {table}"), text: columns.to_owned() })
+}
+
 /// The name and type of the column in a line of a table.
 fn column(line: &str) -> Option<(&str, &str)> {
     let mut words = line.strip_prefix("    ")?.split([' ', ',']);
@@ -75,6 +91,7 @@ mod tests {
         assert_eq!(of("table "), script.matches("\ncreate table").count());
         assert_eq!(of("index "), script.matches("\ncreate index").count());
         assert_eq!(of("sequence "), 1);
+        assert_eq!(of("primary key "), of("table "));
         let procedures = of("procedure ") + of("function ");
         assert_eq!(procedures, script.matches("\ncreate or replace").count());
         assert_eq!(procedures, wanted.iter().filter(|one| one.text.len() > 20).count());

@@ -21,7 +21,7 @@ const SERVER: i32 = 110_000;
 
 /// How to get here from any version, or from nothing. May run twice: somebody else may have been quicker. The procedures
 /// of an older version stay: others may use them.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     include_str!("schema/version.sql"),
     include_str!("schema/tables.sql"),
     include_str!("schema/common.sql"),
@@ -29,6 +29,7 @@ const PARTS: [&str; 7] = [
     include_str!("schema/calls.sql"),
     include_str!("schema/arbiter.sql"),
     include_str!("schema/advisory.sql"),
+    include_str!("schema/keys.sql"),
 ];
 
 /// How much is made.
