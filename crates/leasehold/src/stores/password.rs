@@ -35,6 +35,7 @@ impl Password {
 
 impl Password {
     /// Whether it can be read: what is wrong with its file, if not.
+    #[cfg(any(feature = "etcd", feature = "redis"))]
     pub fn check(&self) -> Result<(), String> {
         self.read().map(drop)
     }
