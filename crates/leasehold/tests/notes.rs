@@ -65,6 +65,20 @@ mod on_a_server {
         run_all(&server.url(), open, CASES);
     }
 
+    #[tokio::test]
+    async fn the_doctor_knows_notes() {
+        use leasehold::store::{Note, NoteId, Topic};
+
+        let server = Redis::start();
+        let store = leasehold::stores::open(&server.url()).expect("the URL is right");
+        let topic = Topic::of_all("tests").about(leasehold::LockName::new("job").expect("it is legal"));
+        let id = NoteId::new("1").expect("it is legal");
+        let note = Note { topic, id, text: String::new(), keep: std::time::Duration::from_secs(60), most: 1 };
+        store.as_notes().expect("it keeps notes").note(&[note]).await.expect("it is written");
+        let findings = store.diagnose().await.expect("it is examined");
+        assert!(!findings.iter().any(|finding| finding.message.contains("no keys of ours")), "{findings:?}");
+    }
+
     #[test]
     fn a_cluster_keeps_notes() {
         let cluster = RedisCluster::start();

@@ -157,6 +157,11 @@ pub(super) fn notes(namespace: &Namespace, topic: &Topic) -> [String; 2] {
     [format!("{texts}:order"), texts]
 }
 
+/// Whether it is one of those, beside a name.
+pub(super) fn is_of_notes(key: &str) -> bool {
+    key.contains("}:notes:")
+}
+
 /// A key that no name has, to try what may be done; the tag says its slot.
 pub(super) fn probe(namespace: &Namespace, random: &str, tag: &str) -> String {
     format!("leasehold:{}:probe:{random}:{{{tag}}}", encoded(namespace.as_str()))

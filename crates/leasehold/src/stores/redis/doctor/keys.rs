@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisResult, Value};
 
+use super::duty::Duty;
 use super::patient::{Patient, command};
 use crate::finding::{Finding, Severity};
 use crate::name::LockName;
 use crate::span::Span;
 use crate::stores::redis::answer;
 use crate::stores::redis::format::Format;
-use crate::stores::redis::keys::{Keys, Part};
+use crate::stores::redis::keys::{self, Keys, Part};
 
 /// How many keys of ours are looked at, and how many pages of all keys.
 const KEYS: usize = 10_000;
@@ -60,6 +61,7 @@ enum Ailment {
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let began = Instant::now();
     let Some((mut keys, mut whole)) = scanned(patient).await else { return Vec::new() };
+    keys.retain(|key| !keys::is_of_notes(key));
     keys.sort_unstable();
     keys.dedup();
     let Some(now) = patient.ask_one(&redis::cmd("TIME")).await else { return Vec::new() };
@@ -74,7 +76,14 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         looked += keys.len();
         for seen in looked_at(patient, keys).await {
             let ailments = seen.ailments(patient.options.format, seconds * 1000, longest);
-            ill.extend(ailments.into_iter().map(|what| (what, seen.shown(what), seen.mended_by(what).to_owned())));
+            // A member's tokens go by what a quorum has acknowledged, and may be ahead of its clock.
+            let count = |what: &Ailment| patient.duty != Duty::Member || *what != Ailment::Future;
+            ill.extend(
+                ailments
+                    .into_iter()
+                    .filter(count)
+                    .map(|what| (what, seen.shown(what), seen.mended_by(what).to_owned())),
+            );
         }
     }
     told(&ill, looked, whole)
