@@ -62,8 +62,11 @@ impl Turn<'_> {
                     return Took::Ran;
                 }
                 Ok(Outcome::Contended(holding)) => match self.standing(&holding, tick) {
-                    // It may die in the middle.
-                    Standing::Runs if self.job.terms.at_least_once => holding.free_in().min(LOOK) + SHORTEST_PAUSE,
+                    // It may die in the middle, however late that is.
+                    Standing::Runs if self.job.terms.at_least_once => {
+                        self.node.sleeps(holding.free_in().min(LOOK) + SHORTEST_PAUSE).await;
+                        continue;
+                    }
                     Standing::Runs => return Took::Over,
                     Standing::Overlaps(whose) => return self.is_not_run(tick, NotRun::Overlaps(whose)).await,
                 },

@@ -481,3 +481,25 @@ async fn a_paused_job_does_not_run_and_is_not_made_up_for() {
         node.stop().await;
     }
 }
+
+/// Also when it dies long after anything is made up for.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_after_hours_is_replaced_too() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 12h", 3 * HOUR, nth).at_least_once(true);
+    let mut nodes: Vec<_> = (0..2).map(|nth| Some(fleet.node(0, [job(nth)]))).collect();
+    while fleet.ran().is_empty() {
+        sleep(MINUTE).await;
+    }
+    let first = fleet.ran()[0].clone();
+    sleep(2 * HOUR).await;
+    nodes[first.node].take().unwrap().die();
+    sleep(4 * HOUR).await;
+    let ran = fleet.ran();
+    let [_, second] = &ran[..] else { panic!("it is begun again, once: {ran:?}") };
+    assert!(second.tick == first.tick && second.attempt == 2 && second.to.is_some(), "{second:?}");
+    assert!(!fleet.states("job").await.iter().any(|(_, state)| *state == State::Missed));
+    for node in nodes.into_iter().flatten() {
+        node.stop().await;
+    }
+}

@@ -1,8 +1,8 @@
 -- ARGV life     {life, full, blank, token, newest|'', floor|'', now, kept for (ms), tick and 'holder attempts once' of each that stands open…}
 --@clock
 --@life
--- A key whose time is over was never there.
-local forgotten = call('HGET', K[2], 'f')
+-- A key whose time is over was never there. A mark of ticks has no end, whatever the name was before.
+local forgotten = h[3] == '0' and call('HGET', K[2], 'f')
 local is_over = forgotten and now >= tonumber(forgotten) and call('EXISTS', K[1]) == 0
 local told = {
   life, full and 1 or 0, own[1] and 0 or 1, text(math.max(counter, least)), not is_over and h[3] or '',
