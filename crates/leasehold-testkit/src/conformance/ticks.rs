@@ -9,8 +9,8 @@ use leasehold::{Attempt, Claim, Due, NotDue, Release, Renewal, Revoke, Store, TI
 
 use super::handles::handles;
 use super::scene::{
-    Claimant, LONG, Ticks, ensure, finished, fresh_name, granted, holders, inspect, once, refused, retried, tick_at,
-    time, unfinished, while_waiters_live,
+    Claimant, LONG, Ticks, ask, ensure, finished, fresh_name, granted, holders, inspect, once, refused, retried,
+    tick_at, time, unfinished, while_waiters_live,
 };
 
 /// Both things that a claim may want of a tick.
@@ -476,15 +476,15 @@ pub async fn a_refused_tick_leaves_no_place(store: &dyn Store) {
     let queues = |claimant: &Claimant, tick| Claim { due: Some(once(tick)), ..claimant.queuing_claim(LONG) };
     let (a, b) = (Claimant::of(&name), Claimant::of(&name));
     a.runs(store, once(ticks.nth(2))).await;
-    let over = store.try_acquire(&queues(&b, ticks.nth(1))).await.expect("a claim is answered");
+    let over = ask(store, &queues(&b, ticks.nth(1))).await;
     assert!(matches!(over, Attempt::NotDue(_)), "{over:?}");
-    let running = store.try_acquire(&queues(&b, ticks.nth(2))).await.expect("a claim is answered");
+    let running = ask(store, &queues(&b, ticks.nth(2))).await;
     assert!(matches!(running, Attempt::Held(_)), "{running:?}");
     assert_eq!(inspect(store, &name).await.expect("it is held").waiting, 0);
 
-    let held = store.try_acquire(&queues(&b, ticks.nth(3))).await.expect("a claim is answered");
+    let held = ask(store, &queues(&b, ticks.nth(3))).await;
     refused("a waiter for a newer tick", held).unwrap();
-    let over = store.try_acquire(&queues(&b, ticks.nth(1))).await.expect("a claim is answered");
+    let over = ask(store, &queues(&b, ticks.nth(1))).await;
     assert!(matches!(over, Attempt::NotDue(_)), "{over:?}");
     assert_eq!(inspect(store, &name).await.expect("it is held").waiting, 0);
     a.ends(store, Verdict::Done(ticks.nth(2))).await;
@@ -512,7 +512,7 @@ pub async fn a_waiter_learns_that_its_tick_is_done(store: &dyn Store) {
         let [holder, first, second, third] = [(); 4].map(|()| Claimant::of(&name));
         let looks = |claimant: &Claimant, number| {
             let claim = Claim { due: Some(once(ticks.nth(number))), ..claimant.queuing_claim(LONG) };
-            async move { store.try_acquire(&claim).await.expect("a claim is answered") }
+            async move { ask(store, &claim).await }
         };
         holder.takes(store, LONG).await;
         for (ahead, (waiter, number)) in [(&first, 1), (&second, 1), (&third, 2)].into_iter().enumerate() {
