@@ -299,7 +299,7 @@ async fn rights_on_the_route_are_for_arbiters_only() {
         "grant select on jobs.leasehold_schema to poor@'%'; grant select, insert on jobs.leasehold_modes to poor@'%'; \
          grant select, insert, update on jobs.leasehold_tokens to poor@'%'; grant execute on jobs.* to poor@'%'",
     );
-    for table in ["names", "locks", "fence", "waiters", "ticks"] {
+    for table in ["names", "locks", "fence", "waiters", "ticks", "notes"] {
         server.sql(&format!("grant select, insert, update, delete on jobs.leasehold_{table} to poor@'%'"));
     }
     let grant = || drop(server.sql("grant select, insert, update on jobs.leasehold_routes to poor@'%'"));
@@ -335,7 +335,7 @@ async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used
     let store = open(&server);
     assert!(matches!(store.try_acquire(&other).await.unwrap(), Attempt::Held(_)));
     assert_eq!(server.sql(lease), before);
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4\t1");
     assert_eq!(server.sql("select tag is null from leasehold_locks"), "1");
     assert_eq!(server.sql("select epoch is null from leasehold_names"), "1");
     assert_eq!(renewed_by_version_1(&server, "held", &held.holder.to_string()), "1");
@@ -366,7 +366,7 @@ async fn what_is_printed_upgrades_as_well() {
     assert!(is_granted_by_version_1(&server, "held", "old"));
     for _ in 0..2 {
         server.script(&Tables::migration(&server.url()).unwrap());
-        assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
+        assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4\t1");
     }
     assert!(is_granted_by_version_1(&server, "another", "old"));
     let store = open(&server);
@@ -435,7 +435,7 @@ async fn tables_of_version_2_get_what_is_new_and_keep_the_rest() {
     assert!(is_granted_by_version_1(&server, "held", "old"));
     let store = open(&server);
     assert!(matches!(store.try_acquire(&claim("held")).await.unwrap(), Attempt::Held(_)));
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4\t1");
     let granted = "select count(*) from mysql.procs_priv where user = 'poor'";
     assert_eq!(server.sql(granted), "3", "what was granted on them is");
     assert_eq!(server.sql("call leasehold_v1_release('default', 'held', 'old', 0, null, null)"), "1");

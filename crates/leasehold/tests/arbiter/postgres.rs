@@ -282,8 +282,8 @@ async fn rights_on_the_route_are_for_arbiters_only() {
     server.sql(
         "grant usage on schema locks to jobs; grant select on locks.leasehold_schema to jobs; \
          grant select, insert, update on locks.leasehold_modes to jobs; \
-         grant select, insert, update, delete on locks.leasehold_locks, locks.leasehold_waiters, locks.leasehold_ticks \
-         to jobs",
+         grant select, insert, update, delete on locks.leasehold_locks, locks.leasehold_waiters, locks.leasehold_ticks, \
+         locks.leasehold_notes to jobs",
     );
     let grant = || drop(server.sql("grant select, insert, update on locks.leasehold_routes to jobs"));
     let store = leasehold::stores::open(&url).unwrap();
@@ -314,7 +314,7 @@ async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used
     assert!(matches!(store.try_acquire(&other).await.unwrap(), Attempt::Held(_)));
     let after = server.sql("select token, expires, home from leasehold_locks, leasehold_schema where name = 'held'");
     assert_eq!(before, after);
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2|1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3|1");
     assert_eq!(server.sql("select tag is null from leasehold_locks"), "t");
     assert!(matches!(store.renew(&[(key(&held), stories::LONG)]).await[..], [Ok(Renewal::Renewed)]));
 
@@ -337,9 +337,9 @@ async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used
 async fn new_tables_are_refused_by_version_1() {
     let server = Postgres::start();
     open(&server).time().await.unwrap();
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2|2", "its procedures are not there");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3|2", "its procedures are not there");
     server.sql(&Tables::migration(&server.url()).unwrap());
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "2|2");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3|2");
 }
 
 #[tokio::test]

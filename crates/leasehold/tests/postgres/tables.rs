@@ -185,7 +185,7 @@ async fn an_older_version_is_upgraded_and_a_newer_one_refused() {
          oldest integer not null, home text not null); insert into leasehold_schema values (1, 0, 0, 'here')",
     );
     token(&*store(&server.url()), &claim("job")).await;
-    assert_eq!(server.sql("select version, home from leasehold_schema"), "2|here");
+    assert_eq!(server.sql("select version, home from leasehold_schema"), "3|here");
     server.sql("update leasehold_schema set version = 7, oldest = 1");
     assert!(is_contended(&*store(&server.url()), "job").await, "a newer one that lets this one be");
     server.sql("update leasehold_schema set oldest = 7");

@@ -7,9 +7,10 @@ use sqlx::mysql::MySqlRow;
 
 use super::call::Rows;
 use super::fault::Fault;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result as Told};
+use crate::store::Noted;
 use crate::stores::sql::arbiter::{Stored, Ticked};
-use crate::stores::sql::{self, Acquired, Shown, Taken, by_name};
+use crate::stores::sql::{self, Acquired, Shown, Taken, by_name, notes};
 
 /// The answer to a claim: what its columns are, the first one says.
 pub(super) fn acquired(rows: &Rows) -> Result<Acquired, Fault> {
@@ -100,6 +101,11 @@ pub(super) fn route(rows: &Rows) -> Result<Option<Stored>, Fault> {
 pub(super) fn ticked(rows: &Rows) -> Result<Ticked, Fault> {
     let row = rows.first().ok_or(Fault::Garbled)?;
     Ok(Ticked { outcome: row.try_get(0)?, attempt: row.try_get(1)?, value: row.try_get(2)? })
+}
+
+/// A note.
+pub(super) fn noted(row: &MySqlRow) -> Result<Told<Noted>, Fault> {
+    Ok(notes::noted(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
 }
 
 /// What the clock shows. That of a server which takes no writes doesn't count: it follows another, or once led.

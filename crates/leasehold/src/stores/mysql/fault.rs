@@ -6,6 +6,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use super::options::Place;
 use crate::error::{Error, ErrorKind};
+use crate::stores::wrong::NOBODY_THERE;
 
 /// What came instead of an answer.
 #[derive(Debug)]
@@ -151,7 +152,7 @@ fn of_the_connection(cause: &io::Error, shown: &str) -> Classified {
     match cause.kind() {
         // Sure only of a connection that was never made, which is told apart.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-            (ErrorKind::Unavailable, format!("nobody listens at {shown} ({cause})"), false)
+            (ErrorKind::Unavailable, format!("nobody listens at {shown} ({cause}); {NOBODY_THERE}"), false)
         }
         io::ErrorKind::PermissionDenied => {
             (ErrorKind::AccessDenied, format!("the socket of {shown} may not be used ({cause})"), false)
@@ -177,7 +178,14 @@ fn of_tls(cause: &str, shown: &str) -> Classified {
 /// The server said no. What a procedure has begun it takes back, and so has done nothing; but for what came at a commit.
 fn of_the_server(number: u16, error: &sqlx::Error, shown: &str) -> Classified {
     match number {
-        1044 | 1045 | 1698 | 1820 | 1862 => {
+        1044 => {
+            let message = format!(
+                "{shown} lets this user into no database of that name ({error}); correct the name in the URL, or have the \
+                 database created and rights on it granted (docs/stores/mysql.md)"
+            );
+            (ErrorKind::AccessDenied, message, true)
+        }
+        1045 | 1698 | 1820 | 1862 => {
             (ErrorKind::AccessDenied, format!("{shown} refuses this user or password ({error})"), true)
         }
         1142 | 1143 | 1227 | 1370 => (

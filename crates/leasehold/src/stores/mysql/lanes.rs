@@ -16,12 +16,14 @@ pub(super) struct Lanes {
     named: Vec<Lane>,
     /// The route's own: no name that somebody has locked holds it up.
     route: Lane,
+    /// For what decides nothing: no lock waits for it.
+    aside: Lane,
 }
 
 impl Lanes {
     pub fn to(site: &Arc<Site>) -> Self {
         let lane = || Lane::new(Arc::clone(site));
-        Self { named: (0..LANES).map(|_| lane()).collect(), route: lane() }
+        Self { named: (0..LANES).map(|_| lane()).collect(), route: lane(), aside: lane() }
     }
 
     /// Asks what has to do with no name.
@@ -32,6 +34,11 @@ impl Lanes {
     /// Asks for the route.
     pub async fn ask_for_route(&self, call: Call) -> Result<Rows, Fault> {
         self.route.ask(call).await
+    }
+
+    /// Asks beside all that has to do with locks.
+    pub async fn ask_aside(&self, call: Call) -> Result<Rows, Fault> {
+        self.aside.ask(call).await
     }
 
     /// Asks for a name, behind all that was asked for it before.

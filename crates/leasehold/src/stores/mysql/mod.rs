@@ -13,6 +13,7 @@ mod fault;
 mod inventory;
 mod lane;
 mod lanes;
+mod notes;
 mod options;
 mod schema;
 mod session;
@@ -51,6 +52,7 @@ const LEAVE: &str = "call leasehold_v1_leave(?, ?, ?)";
 const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
 const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
 const LIST: &str = "call leasehold_v1_list(?)";
+const RESET: &str = "call leasehold_v4_reset(?, ?)";
 /// What the clock shows, and whether it is that of a server that takes no writes. Some releases say so by a number, others by a
 /// word.
 const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)), \
@@ -302,6 +304,13 @@ impl Store for MySql {
         Box::pin(self.end_others(name, holder, how))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let rows = self.ask(name, self.call(RESET, name)).await?;
+            Ok(answer::number(&rows).map_err(|fault| self.told(fault))? != 0)
+        })
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(async {
             let time = self.lanes.ask(Call::new(TIME)).await.and_then(|rows| answer::time(&rows));
@@ -336,6 +345,6 @@ impl Store for MySql {
     }
 
     fn as_notes(&self) -> Option<&dyn Notes> {
-        None
+        Some(self)
     }
 }

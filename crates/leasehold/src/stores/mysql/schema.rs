@@ -13,7 +13,7 @@ use crate::stores::sql::{self, KeyScheme};
 
 /// What this build makes. A procedure's name carries the version that brought it, or last changed it, so that programs of two
 /// versions can be in use at a time.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// The oldest version of this program that can still use the tables that this one makes.
 const OLDEST: i64 = 1;
@@ -21,19 +21,29 @@ const OLDEST: i64 = 1;
 /// Statements end with a line that is `//`, as for MySQL's own client after `delimiter //`.
 const VERSIONS: &str = include_str!("schema/version.sql");
 const TABLES: &str = include_str!("schema/tables.sql");
-const PROCEDURES: [&str; 5] = [
+const PROCEDURES: [&str; 6] = [
     include_str!("schema/parts.sql"),
     include_str!("schema/acquire.sql"),
     include_str!("schema/calls.sql"),
     include_str!("schema/arbiter.sql"),
+    include_str!("schema/notes.sql"),
     include_str!("schema/older.sql"),
 ];
 
-/// Those of version 1 that would grant what has a tag, and leave it: since version 2 there are others in their place.
-const REPLACED: [&str; 2] = ["leasehold_v1_acquire", "leasehold_v1_renew"];
+/// Those that have been changed without another name, and since which version: programs that call them from before must get what is
+/// right. Those of version 1 would grant what has a tag, and leave it; the others know no transaction that completes a tick.
+const REPLACED: [(&str, i64); 4] = [
+    ("leasehold_v1_acquire", TAGS),
+    ("leasehold_v1_renew", TAGS),
+    ("leasehold_v1_judge", COMPLETIONS),
+    ("leasehold_v2_claim", COMPLETIONS),
+];
 
 /// The version that brought tags.
 const TAGS: i64 = 2;
+
+/// The version with which jobs complete ticks in transactions of their own.
+const COMPLETIONS: i64 = 4;
 
 /// What a procedure is to understand, whatever the session understands that calls it: the server notes it down with each. And
 /// who waits for a table, to change it, holds up all who come later: not for long.
@@ -57,7 +67,7 @@ impl Table {
 
 const ALL: &[&str] = &["select", "insert", "update", "delete"];
 
-pub(super) const RIGHTS: [Table; 9] = [
+pub(super) const RIGHTS: [Table; 10] = [
     Table::of("schema", &["select"], "nothing works: the tables' version can't be read"),
     Table::of("names", ALL, "nothing can be granted"),
     Table::of("locks", ALL, "nothing can be granted"),
@@ -69,6 +79,10 @@ pub(super) const RIGHTS: [Table; 9] = [
     Table {
         is_special: true,
         ..Table::of("routes", &["select", "insert", "update"], "it can't be the arbiter of a fallback")
+    },
+    Table {
+        is_special: true,
+        ..Table::of("notes", ALL, "schedules can't write down what ran, nor read what is paused")
     },
 ];
 
@@ -190,7 +204,8 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     if is_current && !lacks {
         return Ok(());
     }
-    let knows_tags = version(db).await?.is_some_and(|version| version.number >= TAGS);
+    let found = version(db).await?.map_or(0, |version| version.number);
+    let is_outdated = |name| !is_current && REPLACED.iter().any(|(old, since)| *old == name && found < *since);
     run(db, SETTINGS).await?;
     for statement in statements(VERSIONS).chain(statements(TABLES)) {
         run(db, statement).await?;
@@ -199,7 +214,7 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
         match run(db, procedure).await {
             // Not dropped where there is none: that takes more rights.
             Err(fault) if fault.number() == Some(ALREADY_THERE) => {
-                if !knows_tags && REPLACED.contains(&name_of(procedure)) {
+                if is_outdated(name_of(procedure)) {
                     run(db, &drop_of(procedure)).await?;
                     run(db, procedure).await?;
                 }
@@ -285,7 +300,7 @@ mod tests {
     fn every_procedure_carries_a_version_and_calls_what_is_made_along_with_it() {
         let all = PROCEDURES.concat();
         let names: Vec<_> = procedures().collect();
-        assert_eq!(names.len(), 30, "{names:?}");
+        assert_eq!(names.len(), 35, "{names:?}");
         for called in all.split("call ").skip(1) {
             let called = called.split('(').next().unwrap_or_default();
             assert!(names.contains(&called), "{called}");
@@ -298,9 +313,9 @@ mod tests {
     #[test]
     fn what_is_printed_is_all_of_it() {
         let text = print("app");
-        assert_eq!(text.matches("create table if not exists").count(), 9);
+        assert_eq!(text.matches("create table if not exists").count(), 10);
         assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
         assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
-        assert_eq!(text.matches("\n--   grant ").count(), 9 + text.matches("create procedure").count());
+        assert_eq!(text.matches("\n--   grant ").count(), 10 + text.matches("create procedure").count());
     }
 }

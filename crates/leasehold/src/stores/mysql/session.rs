@@ -37,6 +37,9 @@ const SETTINGS: &str = "
 pub(super) const UNLIMITED: &str =
     "set session sql_big_selects = 1, sql_select_limit = 18446744073709551615 /*M! , max_statement_time = 0 */";
 
+/// What to do where something else may be listening.
+pub(super) const IF_IT_IS_SILENT: &str = "if it goes on so, name the port of a MySQL or MariaDB server";
+
 /// A connection to a server that has the tables.
 pub(super) struct Session {
     db: MySqlConnection,
@@ -59,8 +62,8 @@ impl Session {
     pub async fn open(site: &Site, before: Option<&Identity>, lacks: bool) -> Result<Self, Fault> {
         let options = &site.options;
         let late = |_| {
-            let fix = "if it goes on so, name the port of a MySQL or MariaDB server";
-            Fault::Unsent(ErrorKind::TimedOut, format!("{} did not answer within {PATIENCE:?}; {fix}", options.place))
+            let place = &options.place;
+            Fault::Unsent(ErrorKind::TimedOut, format!("{place} did not answer within {PATIENCE:?}; {IF_IT_IS_SILENT}"))
         };
         let mut db = tokio::time::timeout(PATIENCE, connect(options)).await.map_err(late)??;
         let introduced = async {

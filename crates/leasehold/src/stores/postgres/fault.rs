@@ -6,6 +6,7 @@ use std::io;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::error::{Error, ErrorKind};
+use crate::stores::wrong::NOBODY_THERE;
 
 /// What came instead of an answer.
 #[derive(Debug)]
@@ -156,6 +157,9 @@ fn of_the_way(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     }
     if why.contains("does not allow read-write") || why.contains("read-only") {
         return (ErrorKind::Unavailable, format!("none of them takes writes ({why})"));
+    }
+    if kind == Some(io::ErrorKind::ConnectionRefused) {
+        return (ErrorKind::Unavailable, format!("nobody listens there ({why}); {NOBODY_THERE}"));
     }
     (ErrorKind::Unavailable, format!("the connection broke or was not made ({why})"))
 }

@@ -29,6 +29,9 @@ const UNTIL_READY: Duration = Duration::from_secs(10);
 /// What a statement is given.
 pub(super) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
 
+/// What to do where something else may be listening.
+pub(super) const IF_IT_IS_SILENT: &str = "if it goes on so, name the port of a PostgreSQL server";
+
 /// What the server says unasked, until the connection ends. It has to be polled for anything to be sent.
 pub(super) type Unasked = BoxStream<'static, Result<AsyncMessage, tokio_postgres::Error>>;
 
@@ -98,10 +101,8 @@ impl Server {
             }
             .map_err(|error| Fault::unconnected(&error))
         };
-        let late = |_| {
-            let fix = "if it goes on so, name the port of a PostgreSQL server";
-            Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}; {fix}"))
-        };
+        let late =
+            |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}; {IF_IT_IS_SILENT}"));
         tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
     }
 

@@ -12,6 +12,7 @@ mod fault;
 mod hosts;
 mod inventory;
 mod link;
+mod notes;
 mod options;
 mod rows;
 mod schema;
@@ -84,6 +85,8 @@ const TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000000)::bi
 pub struct Postgres {
     server: Arc<Server>,
     link: Arc<Link>,
+    /// For what decides nothing.
+    aside: Arc<Link>,
     bells: Arc<Bells>,
     ears: Arc<Ears>,
 }
@@ -104,8 +107,8 @@ impl Postgres {
     fn with(options: Options) -> Self {
         let (server, bells) = (Arc::new(Server::new(options)), Arc::<Bells>::default());
         let ears = Arc::new(Ears::new(Arc::clone(&server), Arc::clone(&bells)));
-        let link = Arc::new(Link::new(Arc::clone(&server), "locks"));
-        Self { server, link, bells, ears }
+        let [link, aside] = ["locks", "notes"].map(|what_for| Arc::new(Link::new(Arc::clone(&server), what_for)));
+        Self { server, link, aside, bells, ears }
     }
 
     /// The statements that make the tables and procedures of the database that `url` names, for `psql` and the like.
@@ -292,6 +295,12 @@ impl Postgres {
         hit.map(sql::Shown::holding).transpose()
     }
 
+    async fn reset(&self, name: &LockName) -> Result<bool> {
+        let given: [Given<'_>; 2] = [(&self.namespace(), Type::TEXT), (&name.as_str(), Type::TEXT)];
+        let reset: i32 = self.ask_for(&self.server.statements.reset, &given, |row| row.try_get(0)).await?;
+        Ok(reset == 1)
+    }
+
     async fn now(&self) -> Result<Duration> {
         self.link.time().await.map_err(|fault| self.told(fault))
     }
@@ -332,6 +341,7 @@ impl Store for Postgres {
         Arc::new(Self {
             server: Arc::clone(&self.server),
             link: Arc::new(Link::new(Arc::clone(&self.server), "keeper")),
+            aside: Arc::new(Link::new(Arc::clone(&self.server), "notes")),
             bells: Arc::clone(&self.bells),
             ears: Arc::clone(&self.ears),
         })
@@ -380,6 +390,10 @@ impl Store for Postgres {
         Box::pin(self.cut(name, holder, how))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.reset(name))
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(self.now())
     }
@@ -414,6 +428,6 @@ impl Store for Postgres {
     }
 
     fn as_notes(&self) -> Option<&dyn Notes> {
-        None
+        Some(self)
     }
 }

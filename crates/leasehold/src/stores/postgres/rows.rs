@@ -3,8 +3,10 @@
 use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Error, Row};
 
+use crate::error::Result as Told;
+use crate::store::Noted;
 use crate::stores::sql::arbiter::{Stored, Ticked};
-use crate::stores::sql::{Acquired, Shown, Taken};
+use crate::stores::sql::{Acquired, Shown, Taken, notes};
 
 /// A row's columns, in order.
 struct Columns {
@@ -95,4 +97,11 @@ pub(super) fn route(row: Row) -> Result<Option<Stored>, Error> {
 pub(super) fn ticked(row: Row) -> Result<Ticked, Error> {
     let mut columns = Columns::of(row);
     Ok(Ticked { outcome: columns.next()?, attempt: columns.next()?, value: columns.next()? })
+}
+
+/// A note.
+pub(super) fn noted(row: Row) -> Result<Told<Noted>, Error> {
+    let mut columns = Columns::of(row);
+    let (written, id, said): (i64, String, Vec<u8>) = (columns.next()?, columns.next()?, columns.next()?);
+    Ok(notes::noted(written, id.as_bytes(), &said))
 }

@@ -9,19 +9,23 @@ use super::options::Options;
 use crate::error::{Error, ErrorKind};
 use crate::stores::sql::inventory::{Flaw, named};
 
-/// What this build reads and writes. Part of the procedures' names, so that two builds can work beside one another.
-pub(super) const VERSION: i32 = 2;
+/// What this build makes. A procedure's name carries the version that brought it, or last changed it, so that builds of two
+/// versions can work beside one another.
+pub(super) const VERSION: i32 = 3;
 
 /// The oldest version whose procedures, where they are there, may still use the tables of this one. Those of version 1 know
 /// no tags: where one was, its token makes them refuse.
 const OLDEST: i32 = 1;
+
+/// The oldest version that can use tables that this one has made: its procedures are among ours.
+const OLDEST_OF_NEW: i32 = 2;
 
 /// The first release with procedures.
 const SERVER: i32 = 110_000;
 
 /// How to get here from any version, or from nothing. May run twice: somebody else may have been quicker. The procedures
 /// of an older version stay: others may use them.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     include_str!("schema/version.sql"),
     include_str!("schema/tables.sql"),
     include_str!("schema/common.sql"),
@@ -29,6 +33,7 @@ const PARTS: [&str; 8] = [
     include_str!("schema/calls.sql"),
     include_str!("schema/arbiter.sql"),
     include_str!("schema/advisory.sql"),
+    include_str!("schema/notes.sql"),
     include_str!("schema/keys.sql"),
 ];
 
@@ -110,7 +115,8 @@ pub(super) fn whole(options: &Options) -> String {
          -- Afterwards, for each ROLE that is to use locks:\n\
          --   grant usage on schema {schema} to ROLE;\n\
          --   grant select, insert, update, delete\n\
-         --     on {schema}.leasehold_locks, {schema}.leasehold_waiters, {schema}.leasehold_ticks to ROLE;\n\
+         --     on {schema}.leasehold_locks, {schema}.leasehold_waiters, {schema}.leasehold_ticks,\n\
+         --     {schema}.leasehold_notes to ROLE;\n\
          --   grant select on {schema}.leasehold_schema to ROLE;\n\
          --   grant select, insert, update on {schema}.leasehold_modes, {schema}.leasehold_routes to ROLE;\n\
          --   grant select, usage, update on sequence {schema}.leasehold_tokens to ROLE;\n\
@@ -128,18 +134,26 @@ pub(super) fn script(schema: &str, with_schema: bool) -> String {
         .replace("'@.", &format!("'{}.", schema.replace('\'', "''")))
         .replace("@.", &format!("{schema}."));
     let create = if with_schema { format!("create schema if not exists {schema};\n") } else { String::new() };
-    // One at a time: what two create at once fails for one of them. Where the tables are new, only this version's procedures
-    // are there.
+    // One at a time: what two create at once fails for one of them. Where the tables are new, no older procedures than ours are
+    // there.
     format!(
         "begin isolation level read committed;\n\
          select pg_advisory_xact_lock(7810759600743279467); -- one at a time\n\
          {create}{body}\n\
          insert into {schema}.leasehold_schema(one, version, oldest, home)\n    \
-             values (1, {VERSION}, {VERSION}, md5(random()::text || clock_timestamp()))\n    \
+             values (1, {VERSION}, {OLDEST_OF_NEW}, md5(random()::text || clock_timestamp()))\n    \
              on conflict (one) do update set version = greatest(leasehold_schema.version, excluded.version),\n        \
                  oldest = greatest(leasehold_schema.oldest, {OLDEST});\n\
          commit;\n"
     )
+}
+
+/// The names of all procedures and functions.
+pub(super) fn routines() -> impl Iterator<Item = &'static str> {
+    PARTS.into_iter().flat_map(str::lines).filter_map(|line| {
+        let (_, name) = line.strip_prefix("create or replace ")?.split_once(" @.")?;
+        name.split('(').next()
+    })
 }
 
 async fn look(client: &Client, options: &Options) -> Result<Found, Fault> {
@@ -223,10 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn names_carry_the_version() {
-        let script = script("x", false);
-        for line in script.lines().filter(|line| line.starts_with("create or replace")) {
-            assert!(line.contains(&format!(".leasehold_v{VERSION}_")), "{line}");
+    fn every_procedure_carries_a_version_and_calls_what_is_made_along_with_it() {
+        let (script, names) = (script("x", false), routines().collect::<Vec<_>>());
+        assert_eq!(names.len(), script.matches("create or replace").count(), "{names:?}");
+        let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit();
+        for called in script.split("leasehold_v").skip(1) {
+            let called =
+                format!("leasehold_v{}", called.split(|letter| !is_of_name(letter)).next().unwrap_or_default());
+            assert!(names.contains(&&*called), "{called}");
+        }
+        for name in names {
+            assert!(
+                (OLDEST_OF_NEW..=VERSION).any(|version| name.starts_with(&format!("leasehold_v{version}_"))),
+                "{name}"
+            );
         }
     }
 }

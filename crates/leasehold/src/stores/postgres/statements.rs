@@ -17,29 +17,37 @@ pub(super) struct Statements {
     pub repair: String,
     pub tick: String,
     pub stands: String,
+    pub reset: String,
+    pub note: String,
+    pub notes: String,
+    pub erase: String,
 }
 
 impl Statements {
     /// For tables in a schema, which is a quoted identifier: what the path of a role or a pooler's last client says must
     /// not choose them.
     pub fn of(schema: &str) -> Self {
-        let call = |name, asked, answers| format!("call {schema}.leasehold_v2_{name}({})", arguments(asked, answers));
+        let call = |name, asked, answers| format!("call {schema}.leasehold_{name}({})", arguments(asked, answers));
         Self {
-            acquire: call("acquire", 14, 13),
-            release: call("release", 6, 1),
-            leave: call("leave", 3, 1),
-            renew: call("renew", 6, 1),
-            revoke: call("revoke", 4, 8),
+            acquire: call("v2_acquire", 14, 13),
+            release: call("v2_release", 6, 1),
+            leave: call("v2_leave", 3, 1),
+            renew: call("v2_renew", 6, 1),
+            revoke: call("v2_revoke", 4, 8),
             look: format!("select * from {schema}.leasehold_v2_look($1, $2)"),
-            carry: call("carry", 7, 1),
-            route: call("route", 1, 9),
-            found: call("found", 7, 1),
-            switch: call("switch", 5, 1),
-            arm: call("arm", 3, 1),
-            complain: call("complain", 1, 1),
-            repair: call("repair", 6, 1),
-            tick: call("tick", 8, 3),
-            stands: call("stands", 6, 3),
+            carry: call("v2_carry", 7, 1),
+            route: call("v2_route", 1, 9),
+            found: call("v2_found", 7, 1),
+            switch: call("v2_switch", 5, 1),
+            arm: call("v2_arm", 3, 1),
+            complain: call("v2_complain", 1, 1),
+            repair: call("v2_repair", 6, 1),
+            tick: call("v2_tick", 8, 3),
+            stands: call("v2_stands", 6, 3),
+            reset: call("v3_reset", 2, 1),
+            note: call("v3_note", 7, 1),
+            notes: format!("select * from {schema}.leasehold_v3_notes({})", arguments(7, 0)),
+            erase: call("v3_erase", 4, 1),
         }
     }
 }

@@ -11,8 +11,10 @@
 //! | renew | names, holders and TTLs | [`renewal`] for each |
 //! | revoke | name, holder or none, whether at once | [`Shown`], if there was anything |
 //! | look | name or none | [`Shown`] for each name |
+//! | reset | name | whether there was a mark |
 //!
-//! What an arbiter is asked beside these stands in [`arbiter`]; an acquire and a renewal are given an epoch then.
+//! What an arbiter is asked beside these stands in [`arbiter`]; an acquire and a renewal are given an epoch then. Notes, whose
+//! times are milliseconds, are in [`notes`].
 
 mod acquired;
 pub(super) mod advisory;
@@ -22,6 +24,7 @@ pub(super) mod clock;
 pub(super) mod inventory;
 mod keys;
 mod mode;
+pub(super) mod notes;
 pub(super) mod shedlock;
 mod shown;
 mod url;

@@ -62,7 +62,8 @@ impl Patient<'_> {
 
 /// What there is to say; an error only if it can't be asked.
 pub(super) async fn diagnose(options: &Options) -> Result<Vec<Finding>, Fault> {
-    let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
+    let silent = session::IF_IT_IS_SILENT;
+    let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}; {silent}"));
     tokio::time::timeout(PATIENCE, examine(options)).await.map_err(late)?
 }
 

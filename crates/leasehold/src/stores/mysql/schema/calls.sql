@@ -182,3 +182,19 @@ begin
     order by 1;
 end
 //
+-- Forgets a name's mark and its open ticks, whoever runs one: that one's lease goes on. 1: there was one.
+create procedure leasehold_v4_reset(the_ns varbinary(64), the_name varbinary(200)) sql security invoker
+begin
+    declare had_mark, is_open tinyint default 0;
+    declare exit handler for sqlexception begin rollback; resignal; end;
+    set transaction isolation level read committed;
+    start transaction;
+    select mark is not null into had_mark from leasehold_names where ns = the_ns and name = the_name for update;
+    select count(*) > 0 into is_open from leasehold_ticks where ns = the_ns and name = the_name;
+    if had_mark or is_open then
+        call leasehold_v2_forget_key(the_ns, the_name);
+    end if;
+    commit;
+    select greatest(had_mark, is_open);
+end
+//

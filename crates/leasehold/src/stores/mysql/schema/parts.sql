@@ -44,10 +44,16 @@ create procedure leasehold_v1_judge(
     the_tick bigint
 ) sql security invoker
 begin
+    declare own_tick bigint;
     if verdict = 1 then
         delete from leasehold_ticks where ns = the_ns and name = the_name and tick = the_tick;
     elseif verdict = 2 then
-        delete from leasehold_ticks where ns = the_ns and name = the_name and holder = the_holder and once = 1;
+        -- To look for it by a DELETE would be to wait for whoever is completing another one in a transaction of its own.
+        select tick into own_tick from leasehold_ticks
+            where ns = the_ns and name = the_name and holder = the_holder and once = 1 limit 1;
+        if own_tick is not null then
+            delete from leasehold_ticks where ns = the_ns and name = the_name and tick = own_tick and holder = the_holder;
+        end if;
     else
         update leasehold_ticks set holder = null, attempts = greatest(attempts - 1, 0)
             where ns = the_ns and name = the_name and holder = the_holder;
@@ -205,10 +211,17 @@ begin
         mark = greatest(coalesce(had_mark, the_tick), the_tick),
         mark_keep = if(the_tick = 0, the_keep, null), mark_until = if(the_tick = 0, now_us + the_keep, null)
         where ns = the_ns and name = the_name;
-    insert into leasehold_ticks(ns, name, tick, holder, attempts, once)
-        values(the_ns, the_name, the_tick, the_holder, attempt, not is_retry)
-        on duplicate key update holder = the_holder, attempts = attempt, once = not is_retry;
-    if not is_open then
+    if is_open then
+        update leasehold_ticks set holder = the_holder, attempts = attempt, once = not is_retry
+            where ns = the_ns and name = the_name and tick = the_tick;
+        if row_count() = 0 then
+            -- A transaction of the one who had it was waited for, and has completed it.
+            signal sqlstate '40001' set message_text = 'leasehold: completed meanwhile, ask again';
+        end if;
+    else
+        insert into leasehold_ticks(ns, name, tick, holder, attempts, once)
+            values(the_ns, the_name, the_tick, the_holder, attempt, not is_retry)
+            on duplicate key update holder = the_holder, attempts = attempt, once = not is_retry;
         select tick into gave_up from leasehold_ticks where ns = the_ns and name = the_name
             order by tick desc limit 1 offset 32;
         if gave_up is not null then

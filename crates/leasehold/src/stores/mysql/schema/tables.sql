@@ -76,6 +76,19 @@ create table if not exists leasehold_routes(
     floor bigint                 -- ticks up to here are over: data was lost
 ) engine = innodb default character set binary
 //
+-- What is kept for people, and decides nothing. Times are milliseconds here.
+create table if not exists leasehold_notes(
+    ns varbinary(64) not null, name varbinary(200) not null, -- empty: about no lock
+    sort varbinary(16) not null,
+    id varbinary(200) not null,
+    written bigint not null,
+    ends bigint not null,
+    said mediumblob not null,
+    primary key(ns, sort, name, id),
+    key leasehold_newest(ns, sort, name, written desc, id),
+    key leasehold_outdated(ends)
+) engine = innodb default character set binary
+//
 -- Tables of version 1 had no tags. MySQL can't add a column only if it isn't there.
 set @leasehold = (select if(count(*) > 0, 'do 0', 'alter table leasehold_locks add column tag bigint')
     from information_schema.columns

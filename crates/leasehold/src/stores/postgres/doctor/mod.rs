@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row};
 
 use super::ears::Ears;
 use super::fault::{self, Fault};
-use super::link::{Given, Link, Server, drain};
+use super::link::{Given, IF_IT_IS_SILENT, Link, Server, drain};
 use super::options::Options;
 use crate::error::ErrorKind;
 use crate::finding::Finding;
@@ -80,7 +80,8 @@ pub(super) enum User<'a> {
 
 /// What there is to say; an error only if it can't be asked.
 pub(super) async fn diagnose(server: &Server, user: User<'_>) -> Result<Vec<Finding>, Fault> {
-    let late = |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}"));
+    let late =
+        |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}; {IF_IT_IS_SILENT}"));
     tokio::time::timeout(PATIENCE, examine(server, user)).await.map_err(late)?
 }
 

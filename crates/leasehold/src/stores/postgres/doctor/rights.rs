@@ -2,13 +2,16 @@
 
 use tokio_postgres::types::Type;
 
-use super::super::schema::VERSION;
+use super::super::schema;
 use super::Patient;
 use crate::finding::Finding;
 use crate::stores::sql::{KeyScheme, Mode};
 
-/// What the arbiter of a fallback needs beside that.
-const ARBITERS: (&str, &str) = ("routes", "select,insert,update");
+/// What most can do without: a table, the rights on it, and what is lost without them.
+const SPECIAL: [(&str, &str, &str); 2] = [
+    ("routes", "select,insert,update", "it can't be the arbiter of a fallback"),
+    ("notes", "select,insert,update,delete", "schedules can't write down what ran, nor read what is paused"),
+];
 
 /// What session locks take their tokens from.
 const TOKENS: (&str, &str) = ("tokens", "select,usage,update");
@@ -62,7 +65,9 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         findings.push(Finding::fine("rights", "all that locks need"));
     }
     if is_of_leases {
-        findings.extend(for_an_arbiter(patient).await);
+        for special in SPECIAL {
+            findings.extend(without(patient, special).await);
+        }
     }
     findings
 }
@@ -78,19 +83,19 @@ fn lacking(missing: &[&str], what: &str, cost: &str) -> Option<Finding> {
 
 /// Everybody may execute what is made, unless that was taken away.
 async fn cannot_execute(patient: &Patient<'_>) -> Option<Finding> {
-    let ours = format!("leasehold\\_v{VERSION}\\_%");
+    let ours: Vec<&str> = schema::routines().collect();
     let denied = "select string_agg(proname, ', ' order by proname) from pg_proc \
-                  where pronamespace = to_regnamespace($1) and proname like $2 and not has_function_privilege(oid, 'execute')";
-    let row = patient.ask(denied, &[(&patient.options.schema, Type::TEXT), (&ours, Type::TEXT)]).await?;
+                  where pronamespace = to_regnamespace($1) and proname = any($2) \
+                      and not has_function_privilege(oid, 'execute')";
+    let row = patient.ask(denied, &[(&patient.options.schema, Type::TEXT), (&ours, Type::TEXT_ARRAY)]).await?;
     let denied: String = row.try_get::<_, Option<String>>(0).ok()??;
     let schema = &patient.options.schema;
     let message = format!("this role may not execute {denied}: what needs them fails");
     Some(Finding::problem("rights", message, format!("grant execute on all routines in schema {schema} to this role")))
 }
 
-/// Most never need it. Tables of an older version have none of it.
-async fn for_an_arbiter(patient: &Patient<'_>) -> Option<Finding> {
-    let (table, rights) = ARBITERS;
+/// Tables of an older version may not have it.
+async fn without(patient: &Patient<'_>, (table, rights, cost): (&str, &str, &str)) -> Option<Finding> {
     if !patient.has(table).await {
         return None;
     }
@@ -99,9 +104,8 @@ async fn for_an_arbiter(patient: &Patient<'_>) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let message =
-        format!("this role has no right to {missing} on {name}: it can't be the arbiter of a fallback with it");
-    Some(Finding::warning("rights", message, format!("grant {missing} on {name} to this role, if it is to be one")))
+    let message = format!("this role has no right to {missing} on {name}: {cost}");
+    Some(Finding::warning("rights", message, format!("grant {missing} on {name} to this role, if it is to have that")))
 }
 
 pub(super) async fn missing<'a>(patient: &Patient<'_>, table: &String, rights: &'a str) -> Vec<&'a str> {

@@ -130,3 +130,18 @@ begin
     perform @.leasehold_v2_pass_on(p_ns, p_name, at);
 end
 $$;
+
+-- Forgets a name's mark and its open ticks, whoever runs one: that one's lease goes on. 1: there was one.
+create or replace procedure @.leasehold_v3_reset(p_ns text, p_name text, inout o_reset integer) language plpgsql as $$
+begin
+    --@begin
+    perform @.leasehold_v2_lasting();
+    perform @.leasehold_v2_lock(p_ns, p_name);
+    o_reset := (
+        exists (
+            select from @.leasehold_locks l
+            where l.ns = p_ns and l.name = p_name and l.slot = 0 and l.mark is not null)
+        or exists (select from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name))::integer;
+    if o_reset = 1 then perform @.leasehold_v2_forget_key(p_ns, p_name); end if;
+end
+$$;

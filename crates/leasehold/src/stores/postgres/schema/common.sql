@@ -155,10 +155,17 @@ begin
         set mark = greatest(l.mark, p_tick), keep = case when p_tick = 0 then p_keep end,
             key_ends = case when p_tick = 0 then at + p_keep end
         where l.ns = p_ns and l.name = p_name and l.slot = 0;
-    insert into @.leasehold_ticks(ns, name, tick, holder, attempts, once)
-        values (p_ns, p_name, p_tick, p_holder, attempt, not p_retry)
-        on conflict (ns, name, tick) do update set holder = p_holder, attempts = attempt, once = not p_retry;
-    if not known then
+    if known then
+        update @.leasehold_ticks t set holder = p_holder, attempts = attempt, once = not p_retry
+            where t.ns = p_ns and t.name = p_name and t.tick = p_tick;
+        if not found then
+            -- A transaction of the one who had it was waited for, and has completed it.
+            raise exception 'leasehold: completed meanwhile, ask again' using errcode = 'serialization_failure';
+        end if;
+    else
+        insert into @.leasehold_ticks(ns, name, tick, holder, attempts, once)
+            values (p_ns, p_name, p_tick, p_holder, attempt, not p_retry)
+            on conflict (ns, name, tick) do update set holder = p_holder, attempts = attempt, once = not p_retry;
         delete from @.leasehold_ticks t
             where t.ns = p_ns and t.name = p_name and t.tick = (
                 select o.tick from @.leasehold_ticks o where o.ns = p_ns and o.name = p_name

@@ -29,8 +29,6 @@ do $$ begin
     end if;
 end $$;
 
-create index if not exists leasehold_forget on @.leasehold_locks(forget_at) where slot = 0;
-
 create table if not exists @.leasehold_waiters(
     ns text collate "C" not null,
     name text collate "C" not null,
@@ -43,8 +41,6 @@ create table if not exists @.leasehold_waiters(
     ttl bigint not null,
     primary key(ns, name, holder)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
-
-create index if not exists leasehold_queue on @.leasehold_waiters(ns, name, ticket, holder);
 
 create table if not exists @.leasehold_ticks(
     ns text collate "C" not null,
@@ -70,3 +66,13 @@ create table if not exists @.leasehold_routes(
     complained bigint,                 -- when somebody last could not reach it
     floor bigint                       -- ticks up to here are over, milliseconds since 1970: data was lost
 ) with (fillfactor = 50);
+
+-- Only where one is missing: `if not exists` would wait for whoever writes to the table, and hold up all who come later.
+do $$ begin
+    if to_regclass('@.leasehold_forget') is null then
+        create index leasehold_forget on @.leasehold_locks(forget_at) where slot = 0;
+    end if;
+    if to_regclass('@.leasehold_queue') is null then
+        create index leasehold_queue on @.leasehold_waiters(ns, name, ticket, holder);
+    end if;
+end $$;

@@ -168,6 +168,10 @@ impl<S: Server> Store for Advisory<S> {
         })
     }
 
+    fn reset_marks<'a>(&'a self, _name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async { Err(self.refusal("marks of ticks")) })
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(self.ask(|sessions| async move { sessions.time().await }))
     }

@@ -277,6 +277,12 @@ impl<T: Table> Store for ShedLock<T> {
         Box::pin(self.cut(name, holder, how))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        let message =
+            format!("{name} has no mark: ShedLock's table has no place for ticks and keys; use a store without compat");
+        Box::pin(async { Err(Error::invalid(message)) })
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(self.0.time())
     }
