@@ -97,6 +97,10 @@ impl Store for Timeout {
         Box::pin(limited(LONGEST, self.inner.revoke(name, holder, how)))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(limited(LONGEST, self.inner.reset_marks(name)))
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(limited(LONGEST, self.inner.time()))
     }

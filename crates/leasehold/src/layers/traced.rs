@@ -93,6 +93,10 @@ impl Store for Traced {
         traced!(self, "leasehold.revoke", name, self.inner.revoke(name, holder, how))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        traced!(self, "leasehold.reset_marks", name, self.inner.reset_marks(name))
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         traced!(self, "leasehold.time", "*", self.inner.time())
     }

@@ -1,5 +1,7 @@
 //! Users, passwords and certificates.
 
+use leasehold::store::{Note, NoteId, Topic};
+
 use super::*;
 
 /// Users with a password of their own: `bob` may do what locks of the namespace `default` need.
@@ -35,14 +37,27 @@ async fn wrong_passwords_and_missing_rights_are_told_as_what_they_are() {
     let bob = locks(&as_user("bob:hunter2@")).await;
     acquired(&bob.lock("job")).await.release().await.unwrap();
     acquired(&bob.once("piece", Duration::from_secs(3600))).await.complete().await.unwrap();
-    assert!(bob.diagnose().await.unwrap().iter().all(|finding| finding.severity < Severity::Problem));
+    // Who has no schedules needs no notes.
+    let findings = bob.diagnose().await.unwrap();
+    assert!(findings.iter().all(|finding| finding.severity < Severity::Problem), "{findings:?}");
+    let lacks: Vec<_> = findings.iter().filter(|finding| finding.subject == "rights").collect();
+    assert!(lacks.len() == 2 && lacks.iter().all(|lack| lack.message.contains("default!notes/")), "{lacks:?}");
+    let note = |id| Note { topic: Topic::of_all("runs"), id, text: String::new(), keep: TTL, most: 1 };
+    let note = [note(NoteId::new("1").unwrap())];
+    let error = bob.notes().unwrap().note(&note).await.unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
+    as_root(&server, &["role", "grant-permission", "locks", "--prefix", "readwrite", "default!notes/"]);
+    bob.notes().unwrap().note(&note).await.unwrap();
+    let findings = bob.diagnose().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.message == "all that locks and schedules need"), "{findings:?}");
     let elsewhere = locks(&format!("{}?namespace=staging", as_user("bob:hunter2@"))).await;
     let error = elsewhere.lock("job").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
     let findings = elsewhere.diagnose().await.unwrap();
     let may_not: Vec<_> = findings.iter().filter(|finding| finding.subject == "rights").collect();
-    assert_eq!(may_not.len(), 4, "{may_not:?}");
-    assert!(may_not.iter().all(|finding| finding.severity == Severity::Problem && finding.fix.is_some()));
+    assert_eq!(may_not.len(), 6, "{may_not:?}");
+    assert!(may_not.iter().all(|finding| finding.fix.is_some()));
+    assert_eq!(may_not.iter().filter(|finding| finding.severity == Severity::Problem).count(), 4, "{may_not:?}");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod etcdctl;
 mod keys;
 mod leases;
 mod members;
+mod notes;
 mod past;
 mod waiters;
 

@@ -108,18 +108,21 @@ impl Core {
         findings
     }
 
-    /// Whether we may do what locks need: the server checks what it would not do, too.
+    /// Whether we may do what locks need, and notes: the server checks what it would not do, too.
     async fn rights(&self) -> Vec<Finding> {
         let (from, _) = self.options.keys.all();
-        let probe = if self.options.keys.are_of_etcdctl() { b"!leasehold-ticks/".to_vec() } else { from };
-        let ticks = self.options.keys.ticks_of_all();
-        let try_out = |key: Vec<u8>| async move {
+        let are_of_etcdctl = self.options.keys.are_of_etcdctl();
+        let probe = if are_of_etcdctl { b"!leasehold-ticks/".to_vec() } else { from };
+        let (ticks, notes) = (self.options.keys.ticks_of_all(), self.options.keys.notes_of_all());
+        let needed = [(probe, "locks"), (ticks, "locks"), (notes, "schedules")];
+        let try_out = |(key, what): (Vec<u8>, &'static str)| async move {
             let may_read = self.members.read(Limit::LONGEST, Txn::default().look([one(&key)])).await;
             let writing = Txn::default().if_never(&key).put(&key, Vec::new(), 0);
-            (key, may_read, self.members.read(Limit::LONGEST, writing).await)
+            (key, what, may_read, self.members.read(Limit::LONGEST, writing).await)
         };
+        let tried = join_all(needed.into_iter().take(if are_of_etcdctl { 2 } else { 3 }).map(try_out)).await;
         let mut findings = Vec::new();
-        for (key, may_read, may_write) in join_all([probe, ticks].map(try_out)).await {
+        for (key, what, may_read, may_write) in tried {
             let denied = |fault: &Fault| fault.kind == ErrorKind::AccessDenied;
             let shown = String::from_utf8_lossy(&key).into_owned();
             for (word, denied) in [
@@ -128,12 +131,15 @@ impl Core {
             ] {
                 if denied {
                     let fix = format!("etcdctl role grant-permission ROLE --prefix readwrite '{shown}'");
-                    findings.push(Finding::problem("rights", format!("this user may not {word} {shown}…"), fix));
+                    let message = format!("this user may not {word} {shown}…, as {what} need it");
+                    // Who has no schedules can do without their notes.
+                    let severity = if what == "locks" { Severity::Problem } else { Severity::Warning };
+                    findings.push(Finding { severity, subject: "rights", message, fix: Some(fix) });
                 }
             }
         }
         if findings.is_empty() {
-            findings.push(Finding::fine("rights", "all that locks need"));
+            findings.push(Finding::fine("rights", "all that locks and schedules need"));
         }
         findings
     }

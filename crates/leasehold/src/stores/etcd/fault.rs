@@ -7,6 +7,7 @@ use tonic::{Code, ConnectError, Status};
 
 use super::address::Address;
 use crate::error::{Error, ErrorKind};
+use crate::stores::wrong::NOBODY_THERE;
 
 /// What the client library says of whatever happens to a connection.
 const TRANSPORT: &str = "transport error";
@@ -69,6 +70,9 @@ impl Fault {
         let (kind, sure, cause) = classified(&status);
         let why = match status.message() {
             // What it was is told by its cause.
+            TRANSPORT if causes(&status).contains("Connection refused") => {
+                format!("{}; {NOBODY_THERE}", causes(&status))
+            }
             TRANSPORT => causes(&status),
             message => message.trim_start_matches("etcdserver: ").to_owned(),
         };

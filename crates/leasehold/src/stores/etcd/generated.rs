@@ -92,6 +92,8 @@ pub struct RangeRequest {
     pub revision: i64,
     #[prost(bool, tag = "8")]
     pub keys_only: bool,
+    #[prost(bool, tag = "9")]
+    pub count_only: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RangeResponse {

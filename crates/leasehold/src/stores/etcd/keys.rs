@@ -2,7 +2,7 @@
 //!
 //! Who contends for a lock has a key of its own under the lock's prefix, `<namespace>/<name>/`, as etcd's concurrency
 //! package has it; the lowest create revision there owns the lock. What is known of ticks stands outside, where nobody
-//! who contends looks. Slashes and per cent signs in names are written `%2F` and `%25`, so that no lock's prefix lies
+//! who contends looks, and so do notes. Slashes and per cent signs in names are written `%2F` and `%25`, so that no lock's prefix lies
 //! within another's.
 
 use std::fmt::Write as _;
@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use crate::error::{Error, Result};
 use crate::lease::HolderId;
 use crate::name::{LockName, Namespace};
+use crate::store::Topic;
 
 /// How names become keys.
 #[derive(Debug, Clone)]
@@ -22,6 +23,7 @@ pub(super) enum Keys {
 
 /// Where ticks stand beside the keys of others: no lock may begin so.
 const TICKS_BESIDE_OTHERS: &str = "!leasehold-ticks/";
+const NOTES_BESIDE_OTHERS: &str = "!leasehold-notes/";
 
 impl Keys {
     pub fn of(namespace: &Namespace) -> Self {
@@ -79,6 +81,30 @@ impl Keys {
             Self::Etcdctl => TICKS_BESIDE_OTHERS.to_owned(),
         }
         .into_bytes()
+    }
+
+    /// Below which all notes stand. Where others' keys are, none do.
+    pub fn notes_of_all(&self) -> Vec<u8> {
+        match self {
+            Self::Own(namespace) => format!("{namespace}!notes/"),
+            Self::Etcdctl => NOTES_BESIDE_OTHERS.to_owned(),
+        }
+        .into_bytes()
+    }
+
+    /// Below which the notes of a topic stand. No lock has no name.
+    pub fn notes(&self, topic: &Topic) -> Vec<u8> {
+        let name = topic.name.as_ref().map(|name| written(name.as_str(), &['%', '/'])).unwrap_or_default();
+        let mut below = self.notes_of_all();
+        below.extend_from_slice(format!("{}/{name}/", topic.sort).as_bytes());
+        below
+    }
+
+    /// What says on which lease notes hang that are kept for so many seconds. No sort of notes is called so.
+    pub fn lease_of_notes(&self, seconds: u64) -> Vec<u8> {
+        let mut key = self.notes_of_all();
+        key.extend_from_slice(format!("!leases/{seconds}").as_bytes());
+        key
     }
 
     /// Where all keys of all locks are: from where and up to where.
@@ -162,12 +188,26 @@ mod tests {
     }
 
     #[test]
+    fn no_topics_notes_lie_within_anothers() {
+        let (keys, runs) = (own("x"), Topic::of_all("runs"));
+        let topics = [runs.clone(), runs.clone().about(name("a")), runs.about(name("a/b")), Topic::of_all("run")];
+        let below: Vec<_> = topics.iter().map(|topic| keys.notes(topic)).collect();
+        assert_eq!(below[0], b"x!notes/runs//");
+        assert_eq!(below[2], b"x!notes/runs/a%2Fb/");
+        for (nth, one) in below.iter().enumerate() {
+            assert!(below.iter().enumerate().all(|(other, prefix)| nth == other || !one.starts_with(prefix)));
+            assert!(keys.read(&[one, &b"told/1"[..]].concat()).is_none(), "no lock's");
+        }
+    }
+
+    #[test]
     fn no_prefix_lies_within_another_and_namespaces_are_apart() {
         let keys = own("default");
         assert_eq!(keys.prefix(&name("job")), b"default/job/");
         assert_eq!(keys.prefix(&name("path/1")), b"default/path%2F1/");
         assert!(!own("x!ticks").prefix(&name("n")).starts_with(b"x!ticks/"));
         assert_eq!(own("x").ticks(&name("n")), b"x!ticks/n");
+        assert!(!own("x!notes").prefix(&name("n")).starts_with(&own("x").notes_of_all()));
         assert_eq!(Keys::Etcdctl.prefix(&name("path/1")), b"path/1/");
         assert!(Keys::Etcdctl.admit(&name("!leasehold-ticks")).is_err());
     }

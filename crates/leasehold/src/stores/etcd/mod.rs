@@ -19,10 +19,13 @@ mod look;
 mod looks;
 mod marks;
 mod members;
+mod note_leases;
+mod notes;
 mod options;
 mod ours;
 mod past;
 mod renewal;
+mod reset;
 mod revocation;
 mod tls;
 mod turns;
@@ -41,6 +44,7 @@ use self::fault::Fault;
 use self::leases::Leases;
 use self::looks::Looks;
 use self::members::Members;
+use self::note_leases::NoteLeases;
 use self::options::Options;
 use self::ours::Ours;
 use self::past::Past;
@@ -77,6 +81,7 @@ struct Core {
 struct Shared {
     ours: Arc<Ours>,
     leases: Leases,
+    note_leases: NoteLeases,
     past: Arc<Past>,
     turns: Arc<Turns>,
 }
@@ -88,7 +93,8 @@ impl Etcd {
     /// `Invalid`: the URL is wrong.
     pub fn open(url: &str) -> Result<Self> {
         let ours = Arc::new(Ours::new(&BootClock));
-        let shared = Shared { ours, leases: Leases::default(), past: Arc::default(), turns: Arc::default() };
+        let (leases, note_leases) = (Leases::default(), NoteLeases::default());
+        let shared = Shared { ours, leases, note_leases, past: Arc::default(), turns: Arc::default() };
         Ok(Self::with(Options::parse(url)?, Arc::new(shared)))
     }
 
@@ -158,8 +164,9 @@ impl Store for Etcd {
         None
     }
 
+    /// Not beside the keys of others.
     fn as_notes(&self) -> Option<&dyn Notes> {
-        None
+        (!self.core.options.keys.are_of_etcdctl()).then_some(self)
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
@@ -212,6 +219,10 @@ impl Store for Etcd {
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(self.core.revoke(name, holder, how))
+    }
+
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.core.reset_marks(name))
     }
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {

@@ -121,6 +121,11 @@ pub(super) fn below(prefix: &[u8]) -> RangeRequest {
     RangeRequest { key: prefix.to_vec(), range_end: behind(prefix), ..RangeRequest::default() }
 }
 
+/// How many there are.
+pub(super) fn count_below(prefix: &[u8]) -> RangeRequest {
+    RangeRequest { count_only: true, ..below(prefix) }
+}
+
 /// What a transaction came to.
 #[derive(Debug)]
 pub(super) struct Done {
@@ -129,17 +134,19 @@ pub(super) struct Done {
     pub revision: i64,
     /// What each look has found, in order.
     pub found: Vec<Vec<KeyValue>>,
+    /// How many keys each look has counted.
+    pub counts: Vec<i64>,
 }
 
 impl Done {
     pub fn read(response: TxnResponse) -> Result<Self, Fault> {
         let header = response.header.ok_or_else(|| Fault::strange("the answer has no header"))?;
         let range = |op: ResponseOp| match op.response {
-            Some(Response::ResponseRange(range)) => Some(range.kvs),
+            Some(Response::ResponseRange(range)) => Some((range.kvs, range.count)),
             _ => None,
         };
-        let found = response.responses.into_iter().filter_map(range).collect();
-        Ok(Self { held: response.succeeded, revision: header.revision, found })
+        let (found, counts) = response.responses.into_iter().filter_map(range).unzip();
+        Ok(Self { held: response.succeeded, revision: header.revision, found, counts })
     }
 
     /// What the look at one key has found, the `nth` of all.

@@ -1,6 +1,7 @@
 //! The memory store as a member of a quorum; and how it is restarted, for tests of that.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::marks::Marks;
-use crate::member::{FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified};
+use crate::member::{DONE_AHEAD, FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified};
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::span::Span;
@@ -31,6 +32,8 @@ pub(super) struct Life {
     is_blank: bool,
     /// Ticks up to here count as claimed, also of names that it does not know.
     floor: Option<Tick>,
+    /// The floor of a founding of which it has heard the first step only.
+    announced: Option<Tick>,
     /// Who fills it for every name, and until when nobody else begins to.
     filled: Option<(HolderId, Moment)>,
 }
@@ -88,7 +91,8 @@ impl Memory {
             let (restarts, guarded_until) = (contents.life.restarts + 1, now + guard);
             let floor = old.life.floor;
             let is_blank = floor.is_none() && old.names.values().all(Entry::is_blank);
-            contents.life = Life { restarts, guarded_until, is_empty: true, is_blank, floor, filled: None };
+            contents.life =
+                Life { restarts, guarded_until, is_empty: true, is_blank, floor, announced: None, filled: None };
         });
     }
 
@@ -99,11 +103,12 @@ impl Memory {
             let unknown = contents.names.values_mut().filter(|entry| !entry.is_adopted);
             unknown.for_each(Entry::close_all_with_a_time);
         }
-        *life = Life { is_empty: false, is_blank: false, floor: life.floor.max(floor), ..*life };
+        let floor = life.floor.max(floor);
+        *life = Life { is_empty: false, is_blank: false, floor, announced: None, ..*life };
     }
 
     fn life(&self, life: &Life) -> Box<str> {
-        format!("{:p}/{}", std::sync::Arc::as_ptr(&self.contents), life.restarts).into()
+        format!("{:p}/{}", Arc::as_ptr(&self.contents), life.restarts).into()
     }
 
     /// Sets its wall clock, by which ticks are judged.
@@ -170,8 +175,10 @@ impl Entry {
         !life.is_empty || self.is_adopted || !Rule::TheEmptyAreNotFull.holds()
     }
 
-    fn conclude(&mut self, holder: HolderId, how: Ended, now: Moment) -> Release {
-        if let Some(Verdict::Done(tick)) = how.verdict {
+    fn conclude(&mut self, holder: HolderId, how: Ended, now: Moment, utc: Duration) -> Release {
+        if let Some(Verdict::Done(tick)) = how.verdict
+            && Duration::from_millis(tick.as_unix_millis().unsigned_abs()) <= utc + DONE_AHEAD
+        {
             self.marks.newest = self.marks.newest.max(Some(tick));
         }
         self.release(holder, how, now)
@@ -204,6 +211,7 @@ impl Entry {
             token: FencingToken::new(self.token.max(life.least_token())),
             newest: self.marks.newest,
             floor: self.floor(life),
+            announced: life.announced,
             open: self.marks.open.clone(),
             kept_for: Duration::MAX,
             ..Memories::default()
@@ -236,7 +244,12 @@ impl Member for Memory {
     }
 
     fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>> {
-        Box::pin(async move { Ok(self.with(&lease.name, |entry, now| entry.conclude(lease.holder, how, now))) })
+        Box::pin(async move {
+            Ok(self.with_all(|contents, now| {
+                let utc = contents.utc(now);
+                contents.names.entry(lease.name.clone()).or_default().conclude(lease.holder, how, now, utc)
+            }))
+        })
     }
 
     fn wake_ups<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<WakeUps>> {
@@ -259,6 +272,18 @@ impl Member for Memory {
                 contents.life.check_adopts(into, &self.life(&contents.life), now)?;
                 contents.names.entry(name.clone()).or_default().adopt(memories, &contents.life);
                 contents.life.is_blank = false;
+                Ok(())
+            })
+        })
+    }
+
+    fn announce<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.with_all(|contents, now| {
+                contents.life.check_adopts(into, &self.life(&contents.life), now)?;
+                if contents.life.is_blank {
+                    contents.life.announced = Some(floor);
+                }
                 Ok(())
             })
         })
@@ -310,6 +335,10 @@ impl Member for Memory {
             let server = self.with_all(|contents, _| self.life(&contents.life));
             Ok(Identity { server, max_ttl: Duration::MAX, unfit: None })
         })
+    }
+
+    fn last_life(&self) -> Option<Arc<str>> {
+        Some(self.with_all(|contents, _| self.life(&contents.life)).into())
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -18,7 +18,8 @@ use crate::member::Member;
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::store::{
-    Arbiter, Bell, Epoch, Listener, Notes, Primary, QUEUE_ENTRY, Store, Tables, Topic, Traits, USUAL_TTL, WakeUps,
+    Arbiter, Bell, Epoch, Incarnation, Listener, Notes, Primary, QUEUE_ENTRY, Store, Tables, Topic, Traits, USUAL_TTL,
+    WakeUps,
 };
 use crate::tick::{Due, Standing, Tick, Verdict};
 use crate::validity::{BootClock, Clock, Moment};
@@ -56,6 +57,8 @@ struct Contents {
     started: u64,
     /// The largest epoch that a claim or a carry came with.
     watermark: Epoch,
+    /// Since when it is reached as a primary that is not in use, in which route and data set.
+    reached: Option<((Epoch, Incarnation), Moment)>,
     /// The route of a fallback whose arbiter this is.
     route: Option<arbiter::Row>,
     /// Ticks up to here are over, whatever the marks say: the arbiter of a fallback has lost data.
@@ -297,6 +300,11 @@ impl Entry {
         Some(holding)
     }
 
+    /// Whether there was a mark.
+    fn reset_marks(&mut self) -> bool {
+        std::mem::take(&mut self.marks).newest.is_some()
+    }
+
     /// Hands the lock over to the first who waits, if it is free and that one may be given it; else wakes.
     fn freed(&mut self, now: Moment) {
         self.forget_dead_waiters(now);
@@ -458,6 +466,10 @@ impl Store for Memory {
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>> {
         Box::pin(async move { Ok(self.with(name, |entry, now| entry.revoke(name, holder, how, now))) })
+    }
+
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async { Ok(self.with(name, |entry, _| entry.reset_marks())) })
     }
 
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {

@@ -1,5 +1,7 @@
 //! The memory store as the primary of a fallback.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 
 use super::Memory;
@@ -25,6 +27,18 @@ impl Primary for Memory {
             raise();
             Ok(())
         })
+    }
+
+    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
+        let look = move || {
+            self.with_all(|contents, now| {
+                let route = (epoch, contents.incarnation());
+                let known = contents.reached.take().filter(|(known, _)| *known == route && !anew);
+                let (_, since) = contents.reached.insert(known.unwrap_or((route, now)));
+                now.since(*since)
+            })
+        };
+        Box::pin(async move { Ok(look()) })
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

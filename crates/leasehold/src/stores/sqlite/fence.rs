@@ -12,6 +12,7 @@ use super::place::{Place, Still};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{FencingToken, LeaseKey};
 use crate::name::Namespace;
+use crate::tick::Tick;
 
 /// Takes the write lock of `file` for the rest of the transaction that is open on `db`, and answers whether the lease
 /// stands: nobody else can be granted anything in that file until the transaction has ended, for that needs the lock.
@@ -34,6 +35,42 @@ pub(crate) fn holds(
     // Only now: what is replaced later was the right one while it counted.
     check_not_moved(db, &schema, file)?;
     Ok(found > 0)
+}
+
+/// Closes the lease's tick in the transaction that is open on `db`, and answers whether it was open.
+pub(crate) fn closes(
+    db: &Connection,
+    file: &Path,
+    namespace: &Namespace,
+    lease: &LeaseKey,
+    tick: Tick,
+) -> Result<bool> {
+    let Some(schema) = schema_of(db, file)? else { return Ok(false) };
+    let close = format!(
+        "delete from {}.leasehold_ticks where ns = ?1 and name = ?2 and tick = ?3 and holder = ?4",
+        quoted(&schema)
+    );
+    let holder = Hex::of(lease.holder);
+    let row = params![namespace.as_str(), lease.name.as_str(), tick.as_unix_millis(), holder.as_str()];
+    Ok(db.execute(&close, row).map_err(|error| failed(error, file))? > 0)
+}
+
+/// Files with write-ahead logs are committed to one after the other: what is to be done in one step must be in one file.
+pub(crate) fn check_alone(db: &Connection, file: &Path) -> Result<()> {
+    let ours = schema_of(db, file)?;
+    for (schema, place) in schemas(db).map_err(|error| failed(error, file))? {
+        let may_be_written = !db.is_readonly(schema.as_str()).map_err(|error| failed(error, file))?;
+        if Some(&schema) != ours.as_ref() && may_be_written {
+            return Err(Error::invalid(format!(
+                "the transaction may write to {} as well as to {}, where the lock is, and SQLite commits to the one after the \
+                 other: killed in between, the work would be done and its tick open. Have the job's tables in the locks' file and \
+                 no other file attached, or that one read-only",
+                place.path.display(),
+                file.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// As what the connection knows the file; none if there is no file any more, and so no lease. The same file may be

@@ -214,6 +214,15 @@ impl Store for Sqlite {
         })
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let name = name.clone();
+            let kind = Kind::Claim { durable: true };
+            let answer = self.lane.run(kind, move |connection| ticks::reset(connection, &name)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(async { Ok(self.database.machine.utc()) })
     }

@@ -28,7 +28,11 @@ fn write(connection: &mut Connection, notes: &[Note]) -> Result<(), Fault> {
     connection.write(|writing| {
         let now = millis(writing.utc());
         writing.db.prepare_cached("delete from leasehold_notes where until <= ?1")?.execute([now])?;
-        notes.iter().try_for_each(|note| put(writing, note, now))
+        notes.iter().try_for_each(|note| put(writing, note, now))?;
+        // Once for those of one topic that come together: it looks at all that are kept.
+        notes
+            .chunk_by(|one, other| (&one.topic, one.most) == (&other.topic, other.most))
+            .try_for_each(|of_one| trim(writing, &of_one[0]))
     })
 }
 
@@ -40,6 +44,12 @@ fn put(writing: &Writing<'_>, note: &Note, now: i64) -> Result<(), Fault> {
     )?;
     let until = now.saturating_add(millis(note.keep));
     write.execute(params![namespace, sort, name, note.id.as_str(), now, until, note.text])?;
+    Ok(())
+}
+
+/// Takes away what is more than its topic keeps.
+fn trim(writing: &Writing<'_>, note: &Note) -> Result<(), Fault> {
+    let (namespace, sort, name) = (writing.namespace(), note.topic.sort, name_of(&note.topic));
     let mut trim = writing.db.prepare_cached(
         "delete from leasehold_notes where rowid in (
             select rowid from leasehold_notes where ns = ?1 and sort = ?2 and name = ?3

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::connection::Writing;
+use super::connection::{Connection, Writing};
 use super::fault::Fault;
 use super::hex::Hex;
 use crate::lease::{HolderId, LeaseKey};
@@ -89,6 +89,20 @@ pub(super) fn judge(writing: &Writing<'_>, lease: &LeaseKey, verdict: Verdict) -
     )?;
     statement.execute(params![namespace, name, millis(writing.utc())])?;
     Ok(())
+}
+
+/// Forgets all that is known of a name's ticks; whether there was a mark.
+pub(super) fn reset(connection: &mut Connection, name: &LockName) -> Result<bool, Fault> {
+    connection.write_durably(|writing| {
+        let known = params![writing.namespace(), name.as_str()];
+        let mut forget = writing.db.prepare_cached(
+            "update leasehold_locks set mark = null, keep = null, forget_at = null
+             where ns = ?1 and name = ?2 and slot = 0 and mark is not null",
+        )?;
+        let had_a_mark = forget.execute(known)? > 0;
+        writing.db.prepare_cached("delete from leasehold_ticks where ns = ?1 and name = ?2")?.execute(known)?;
+        Ok(had_a_mark)
+    })
 }
 
 fn newest(writing: &Writing<'_>, name: &LockName) -> Result<Option<Tick>, Fault> {
