@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use leasehold::fence::rusqlite::{fenced, register_fence};
@@ -12,8 +12,8 @@ use leasehold::stores::Memory;
 use leasehold::stores::sqlite::Sqlite;
 use leasehold::validity::{self, BootClock, Clock, Moment};
 use leasehold::{
-    Ended, Error, ErrorKind, Event, FencingToken, Guard, LeaseKey, Lock, Locks, LossReason, Outcome, Release, Released,
-    Revoke, Store, Wait, blocking,
+    Ended, Error, ErrorKind, Event, FencingToken, Guard, LeaseKey, Lock, Locks, LossReason, NotDue, Outcome, Release,
+    Released, Revoke, Store, Tick, Wait, blocking,
 };
 use leasehold_testkit::process::{self, Worker, argument, eventually, eventually_async, say};
 use leasehold_testkit::{Fault, Faulty, Operation};
@@ -371,6 +371,162 @@ fn code_without_async_has_the_same_fence() {
     locks.revoke("job", Revoke::Now).unwrap();
     let tx = jobs.transaction().unwrap();
     assert_eq!(guard.fence(&tx).unwrap_err().kind(), ErrorKind::Stale);
+}
+
+// Exactly once.
+
+/// The same for the whole test.
+fn tick() -> Tick {
+    static TICK: LazyLock<i64> = LazyLock::new(|| {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        i64::try_from(since_1970.as_millis()).unwrap()
+    });
+    Tick::from_unix_millis(*TICK).unwrap()
+}
+
+/// A claim for one tick, which is to be tried again after a failure.
+fn tonight(locks: &Locks) -> Lock {
+    locks.lock("job").tick(tick()).retry_failed(true)
+}
+
+async fn is_done(lock: &Lock) -> bool {
+    matches!(lock.try_acquire().await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. }))
+}
+
+/// A job as it should be, which is done with its commit.
+fn whole_job(scene: &Scene, jobs: &mut Connection, guard: &Guard) -> Result<(), Error> {
+    let tx = scene.begin(jobs);
+    write(&tx, guard.token());
+    guard.complete_in(&tx)?.commit(tx).unwrap();
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_completed_in_a_transaction_is_done_with_its_commit() {
+    for completes in [true, false] {
+        let scene = Scene::new(Way::SameFile);
+        let (guard, others) = (acquired(&tonight(&scene.locks())).await, scene.locks());
+        let mut jobs = scene.jobs();
+        assert!(!guard.may_be_complete());
+
+        let tx = scene.begin(&mut jobs);
+        write(&tx, guard.token());
+        drop(guard.complete_in(&tx).unwrap());
+        tx.rollback().unwrap();
+        assert!(guard.may_be_complete(), "who knows");
+        assert!(matches!(tonight(&others).try_acquire().await.unwrap(), Outcome::Contended(_)), "nothing has happened");
+
+        whole_job(&scene, &mut jobs, &guard).unwrap();
+        assert!(is_done(&tonight(&others)).await, "although nobody has said so by a release");
+        assert_stale(whole_job(&scene, &mut jobs, &guard));
+        assert!(guard.is_valid(), "the lock is ours still");
+        let released = if completes { guard.complete().await } else { guard.release().await };
+        assert_eq!(released.unwrap(), Released::InTime);
+        assert!(is_done(&tonight(&others)).await);
+        assert_eq!(writes(&jobs).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_was_rolled_back_is_begun_again_and_a_key_is_done_once() {
+    let scene = Scene::new(Way::SameFile);
+    let key = scene.locks().once("invoice-1", LONG * 60).retry_failed(true);
+    let guard = acquired(&key).await;
+    let mut jobs = scene.jobs();
+    let tx = scene.begin(&mut jobs);
+    drop(guard.complete_in(&tx).unwrap());
+    drop(tx);
+    guard.release().await.unwrap();
+    let guard = acquired(&key).await;
+    assert_eq!(guard.attempt(), 2);
+    whole_job(&scene, &mut jobs, &guard).unwrap();
+    guard.release().await.unwrap();
+    assert!(is_done(&key).await);
+}
+
+#[tokio::test]
+async fn whoever_was_replaced_completes_nothing() {
+    let scene = Scene::new(Way::SameFile);
+    let (stale, fresh) = (scene.paused(), scene.locks());
+    let guard = acquired(&tonight(&stale).ttl(SHORT)).await;
+    let mut jobs = scene.jobs();
+    let mut next = None;
+    eventually_async("the lease is over", SOON, async || {
+        next = tonight(&fresh).try_acquire().await.unwrap().guard();
+        next.is_some()
+    })
+    .await;
+    assert_stale(whole_job(&scene, &mut jobs, &guard));
+    assert!(writes(&jobs).is_empty());
+    whole_job(&scene, &mut jobs, &next.unwrap()).unwrap();
+    assert!(is_done(&tonight(&fresh)).await);
+}
+
+#[tokio::test]
+async fn of_several_permits_one_may_be_free_still_and_its_tick_anothers() {
+    let scene = Scene::new(Way::SameFile);
+    let (stale, fresh) = (scene.paused(), scene.locks());
+    let first = acquired(&fresh.lock("job").permits(2)).await;
+    let guard = acquired(&tonight(&stale).permits(2).ttl(SHORT)).await;
+    first.release().await.unwrap();
+    eventually_async("the lease is over", SOON, async || fresh.inspect("job").await.unwrap().is_none()).await;
+    let next = acquired(&tonight(&fresh).permits(2)).await;
+    let mut jobs = scene.jobs();
+    job(&scene, &mut jobs, &guard).unwrap(); // Nobody has been granted its permit.
+    assert_stale(whole_job(&scene, &mut jobs, &guard));
+    assert_eq!(writes(&jobs), [guard.token().number()]);
+    whole_job(&scene, &mut jobs, &next).unwrap();
+}
+
+/// With write-ahead logs SQLite commits to one file after the other: killed in between, the work would be done and its tick open.
+#[tokio::test]
+async fn what_would_be_committed_to_two_files_is_refused() {
+    let scene = Scene::new(Way::Attached);
+    let guard = acquired(&tonight(&scene.locks())).await;
+    let mut jobs = scene.jobs();
+    let error = whole_job(&scene, &mut jobs, &guard).unwrap_err();
+    assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("jobs.db"), "{error}");
+    assert!(guard.is_valid() && !guard.may_be_complete());
+
+    // What can't be written to may be there.
+    let mut jobs = job_connection(scene.dir.path(), Way::SameFile);
+    let url = format!("file:{}?mode=ro", scene.dir.path().join("jobs.db").display());
+    jobs.execute("attach ?1 as prices", [url]).unwrap();
+    jobs.execute("attach ':memory:' as scratch", []).unwrap();
+    let tx = jobs.transaction_with_behavior(TransactionBehavior::Deferred).unwrap();
+    write(&tx, guard.token());
+    guard.complete_in(&tx).unwrap().commit(tx).unwrap();
+    assert!(is_done(&tonight(&scene.locks())).await);
+}
+
+#[tokio::test]
+async fn what_cannot_be_completed_is_told() {
+    let scene = Scene::new(Way::SameFile);
+    let memory = Locks::over(Arc::new(Memory::default()));
+    let plain = acquired(&scene.locks().lock("job")).await;
+    let elsewhere = acquired(&tonight(&memory)).await;
+    let other = Scene::new(Way::SameFile);
+    let in_another_file = acquired(&tonight(&other.locks())).await;
+    let mut jobs = scene.jobs();
+    for (guard, way_out) in [(&plain, "Lock::tick"), (&elsewhere, "register_fence"), (&in_another_file, "ATTACH")] {
+        let error = whole_job(&scene, &mut jobs, guard).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(way_out), "{error}");
+        assert!(guard.is_valid() && !guard.may_be_complete());
+    }
+}
+
+#[test]
+fn code_without_async_completes_its_ticks_too() {
+    let scene = Scene::new(Way::SameFile);
+    let lock = blocking::Locks::connect(&scene.url()).unwrap().lock("job");
+    let lock = lock.terms(|lock| lock.tick(tick()).retry_failed(true));
+    let Outcome::Acquired(guard) = lock.try_acquire().unwrap() else { panic!("it is free") };
+    let mut jobs = scene.jobs();
+    let tx = scene.begin(&mut jobs);
+    guard.complete_in(&tx).unwrap().commit(tx).unwrap();
+    assert!(guard.may_be_complete());
+    drop(guard);
+    assert!(matches!(lock.try_acquire().unwrap(), Outcome::NotDue(_)));
 }
 
 // Which file.

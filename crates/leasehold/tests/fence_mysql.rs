@@ -2,21 +2,24 @@
 //! meanwhile.
 #![cfg(feature = "fence-sqlx-mysql")]
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use leasehold::fence::sqlx_mysql::{CREATE_FENCES, FENCE, fenced, register_fence};
+use leasehold::fence::sqlx_mysql::{COMPLETE, CREATE_FENCES, FENCE, fenced, register_fence};
 use leasehold::stores::Memory;
 use leasehold::stores::mysql::MySql;
 use leasehold::validity::{Clock, Moment};
-use leasehold::{ErrorKind, FencingToken, Locks, Outcome, Revoke, Store};
+use leasehold::{ErrorKind, FencingToken, Lock, Locks, NotDue, Outcome, Released, Revoke, Store, Tick};
+use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::MariaDb;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{Connection, MySqlConnection};
 
 mod claims;
-use claims::{TTL, acquired};
+use claims::{SOON, TTL, acquired};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
@@ -187,4 +190,269 @@ async fn the_public_statements_are_what_they_say() {
     };
     assert_eq!((fence(guard.token().number()).as_str(), fence(1).as_str()), ("1", ""));
     server.sql(CREATE_FENCES);
+}
+
+// Exactly once.
+
+/// The same for the whole test.
+fn tick() -> Tick {
+    static TICK: LazyLock<i64> = LazyLock::new(|| {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        i64::try_from(since_1970.as_millis()).unwrap()
+    });
+    Tick::from_unix_millis(*TICK).unwrap()
+}
+
+/// A claim for one tick, which is to be tried again after a failure.
+fn tonight(locks: &Locks) -> Lock {
+    locks.lock("job").tick(tick()).retry_failed(true)
+}
+
+async fn is_done(lock: &Lock) -> bool {
+    matches!(lock.try_acquire().await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. }))
+}
+
+async fn locks_of(server: &MariaDb) -> Locks {
+    Locks::connect(&server.url()).await.unwrap()
+}
+
+fn kind<T>(done: leasehold::Result<T>) -> Option<ErrorKind> {
+    done.err().map(|error| error.kind())
+}
+
+#[tokio::test]
+async fn what_was_completed_in_a_transaction_is_done_with_its_commit() {
+    for level in LEVELS {
+        let server = MariaDb::start();
+        let (locks, others) = (locks_of(&server).await, locks_of(&server).await);
+        let mut jobs = job(&server, level).await;
+        let guard = acquired(&tonight(&locks)).await;
+        assert!(!guard.may_be_complete());
+
+        let mut tx = jobs.begin().await.unwrap();
+        drop(guard.complete_in(&mut tx).await.unwrap());
+        write(&mut tx, guard.token()).await;
+        tx.rollback().await.unwrap();
+        assert!(guard.may_be_complete(), "who knows");
+        assert!(matches!(tonight(&others).try_acquire().await.unwrap(), Outcome::Contended(_)), "nothing has happened");
+
+        let mut tx = jobs.begin().await.unwrap();
+        let completed = guard.complete_in(&mut tx).await.unwrap();
+        write(&mut tx, guard.token()).await;
+        completed.commit(tx).await.unwrap();
+        assert!(is_done(&tonight(&others)).await, "although nobody has said so by a release");
+
+        let mut tx = jobs.begin().await.unwrap();
+        assert_eq!(kind(guard.complete_in(&mut tx).await), Some(ErrorKind::Stale), "{level}");
+        tx.rollback().await.unwrap();
+        assert!(guard.is_valid(), "the lock is ours still");
+        let released = if level == LEVELS[0] { guard.complete().await } else { guard.release().await };
+        assert_eq!(released.unwrap(), Released::InTime);
+        assert!(is_done(&tonight(&others)).await);
+        assert_eq!(server.sql("select count(*) from report"), "1");
+    }
+}
+
+#[tokio::test]
+async fn what_was_rolled_back_is_begun_again_and_a_key_is_done_once() {
+    let server = MariaDb::start();
+    let (locks, mut jobs) = (locks_of(&server).await, job(&server, LEVELS[1]).await);
+    let key = locks.once("invoice-1", Duration::from_secs(3600)).retry_failed(true);
+    let guard = acquired(&key).await;
+    let mut tx = jobs.begin().await.unwrap();
+    drop(guard.complete_in(&mut tx).await.unwrap());
+    tx.rollback().await.unwrap();
+    guard.release().await.unwrap();
+    let guard = acquired(&key).await;
+    assert_eq!(guard.attempt(), 2);
+    let mut tx = jobs.begin().await.unwrap();
+    guard.complete_in(&mut tx).await.unwrap().commit(tx).await.unwrap();
+    guard.release().await.unwrap();
+    assert!(is_done(&key).await);
+}
+
+#[tokio::test]
+async fn whoever_was_replaced_completes_nothing() {
+    for level in LEVELS {
+        let server = MariaDb::start();
+        let (stale, fresh) = (paused(&server), locks_of(&server).await);
+        fresh.time().await.unwrap(); // It makes the tables.
+        let mut jobs = job(&server, level).await;
+        let guard = acquired(&tonight(&stale).ttl(TTL)).await;
+        let mut tx = jobs.begin().await.unwrap();
+        sqlx::query("select count(*) from report").fetch_all(&mut *tx).await.unwrap();
+        let mut next = None;
+        eventually_async("the lease is over", SOON, async || {
+            next = tonight(&fresh).try_acquire().await.unwrap().guard();
+            next.is_some()
+        })
+        .await;
+        let next = next.unwrap();
+        assert_eq!(kind(guard.complete_in(&mut tx).await), Some(ErrorKind::Stale), "{level}");
+        tx.rollback().await.unwrap();
+        let mut tx = jobs.begin().await.unwrap();
+        next.complete_in(&mut tx).await.unwrap().commit(tx).await.unwrap();
+        next.release().await.unwrap();
+        assert!(is_done(&tonight(&fresh)).await);
+    }
+}
+
+/// How many transactions wait for a lock of another. What the server shows is renewed only if nobody has looked for 0.1 s.
+fn waiting(server: &MariaDb) -> String {
+    server.sql("do sleep(0.15); select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'")
+}
+
+/// Beside it a permit is free, so that its fence keeps nobody from the name: who takes the tick over waits for the transaction,
+/// and is told that it is done.
+#[tokio::test]
+async fn who_takes_a_tick_over_waits_for_the_transaction_that_completes_it() {
+    for commits in [true, false] {
+        let server = MariaDb::start();
+        let (stale, fresh) = (paused(&server), locks_of(&server).await);
+        fresh.time().await.unwrap(); // It makes the tables.
+        let mut jobs = job(&server, LEVELS[0]).await;
+        let guard = acquired(&tonight(&stale).permits(2).ttl(TTL)).await;
+        let mut tx = jobs.begin().await.unwrap();
+        let completed = guard.complete_in(&mut tx).await.unwrap();
+        write(&mut tx, guard.token()).await;
+        eventually_async("the lease is over", SOON, async || fresh.inspect("job").await.unwrap().is_none()).await;
+        let next = tokio::spawn({
+            let lock = tonight(&fresh).permits(2);
+            async move { lock.try_acquire().await.unwrap() }
+        });
+        eventually_async("it waits", SOON, async || waiting(&server) == "1").await;
+        if commits {
+            completed.commit(tx).await.unwrap();
+            assert!(matches!(next.await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. })));
+        } else {
+            drop(completed);
+            tx.rollback().await.unwrap();
+            assert_eq!(next.await.unwrap().guard().expect("it was not done").attempt(), 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_waits_for_one_that_completes_the_same_tick() {
+    for level in LEVELS {
+        for commits in [true, false] {
+            let server = MariaDb::start();
+            let locks = locks_of(&server).await;
+            let (mut first, mut second) = (job(&server, level).await, job(&server, level).await);
+            let guard = acquired(&tonight(&locks)).await;
+            let mut tx = first.begin().await.unwrap();
+            drop(guard.complete_in(&mut tx).await.unwrap());
+            let again = async {
+                let mut tx = second.begin().await.unwrap();
+                let again = kind(guard.complete_in(&mut tx).await);
+                tx.rollback().await.unwrap();
+                again
+            };
+            let end = async {
+                eventually_async("the other waits", SOON, async || waiting(&server) == "1").await;
+                if commits { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+            };
+            let (again, ()) = tokio::join!(again, end);
+            assert_eq!(again, commits.then_some(ErrorKind::Stale), "{level}");
+            assert!(guard.is_valid());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_completion_holds_up_no_more_than_a_fence() {
+    for level in LEVELS {
+        let server = MariaDb::start();
+        let (locks, others) = (locks_of(&server).await, locks_of(&server).await);
+        others.time().await.unwrap(); // It makes the tables.
+        let mut jobs = job(&server, level).await;
+        let guard = acquired(&tonight(&locks).ttl(TTL)).await;
+        let mut tx = jobs.begin().await.unwrap();
+        let completed = guard.complete_in(&mut tx).await.unwrap();
+        let end = Instant::now() + TTL * 2;
+        while Instant::now() < end {
+            let began = Instant::now();
+            let Outcome::Contended(_) = tonight(&others).try_acquire().await.unwrap() else { panic!("it is open") };
+            // Its neighbours: what is locked is one row.
+            for name in ["jo", "job1", "jpb"] {
+                acquired(&others.lock(name).tick(tick()).retry_failed(true)).await.release().await.unwrap();
+            }
+            assert!(began.elapsed() < SECOND * 3, "{level}: it waited");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(guard.is_valid() && guard.loss().is_none(), "renewed all the while");
+        completed.commit(tx).await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+/// Its tick stays open, and so its release has nothing to wait for.
+#[tokio::test]
+async fn who_gives_up_waits_for_no_transaction_that_completes_its_tick() {
+    let server = MariaDb::start();
+    let (locks, mut jobs) = (locks_of(&server).await, job(&server, LEVELS[1]).await);
+    let guard = acquired(&tonight(&locks)).await;
+    let mut tx = jobs.begin().await.unwrap();
+    drop(guard.complete_in(&mut tx).await.unwrap());
+    let began = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::InTime);
+    assert!(began.elapsed() < SECOND * 2);
+    assert!(matches!(tonight(&locks).try_acquire().await.unwrap(), Outcome::Contended(_)), "nobody is granted it");
+    tx.commit().await.unwrap();
+    assert!(is_done(&tonight(&locks)).await);
+}
+
+#[tokio::test]
+async fn what_cannot_be_completed_is_told() {
+    let (server, other) = (MariaDb::start(), MariaDb::start());
+    MySql::open(&server.url()).unwrap().time().await.unwrap();
+    let mut jobs = job(&server, LEVELS[0]).await;
+    let memory = Locks::over(Arc::new(Memory::default()));
+    let (here, elsewhere) = (locks_of(&server).await, locks_of(&other).await);
+    for (lock, way_out) in [
+        (tonight(&memory), "register_fence"),
+        (tonight(&elsewhere), "another server"),
+        (here.lock("job"), "Lock::tick"),
+    ] {
+        let guard = acquired(&lock).await;
+        let mut tx = jobs.begin().await.unwrap();
+        let error = guard.complete_in(&mut tx).await.map(|_| ()).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(way_out), "{error}");
+        tx.rollback().await.unwrap();
+        assert!(guard.is_valid() && !guard.may_be_complete());
+    }
+}
+
+#[tokio::test]
+async fn the_statements_of_a_completion_are_for_any_client() {
+    let server = MariaDb::start();
+    let locks = locks_of(&server).await;
+    let guard = acquired(&tonight(&locks)).await;
+    let tick = tick().as_unix_millis();
+    let complete = |holder: &str| {
+        let given = format!("set @n = 'default', @l = 'job', @t = {tick}, @h = '{holder}'");
+        server.sql(&format!("{given}; prepare c from '{COMPLETE}'; execute c using @n, @l, @t, @h; select row_count()"))
+    };
+    assert_eq!(complete("somebody else"), "0");
+    assert_eq!(complete(&guard.holder().to_string()), "1");
+    assert_eq!(complete(&guard.holder().to_string()), "0");
+    assert!(is_done(&tonight(&locks)).await);
+}
+
+/// They keep their names, so what is there of an earlier version is taken away.
+#[tokio::test]
+async fn tables_of_an_earlier_version_learn_that_ticks_are_completed_in_transactions() {
+    let server = MariaDb::start();
+    locks_of(&server).await.time().await.unwrap();
+    let changed = ["leasehold_v1_judge", "leasehold_v2_claim"];
+    for name in changed {
+        server.sql(&format!("drop procedure {name}; create procedure {name}() sql security invoker do 0"));
+    }
+    server.sql("update leasehold_schema set version = 2");
+    let locks = locks_of(&server).await;
+    acquired(&tonight(&locks)).await.complete().await.unwrap();
+    assert!(is_done(&tonight(&locks)).await);
+    let texts = "select group_concat(routine_name order by 1) from information_schema.routines \
+                 where routine_schema = 'jobs' and routine_definition like '%own_tick%' or routine_definition like '%completed%'";
+    assert_eq!(server.sql(texts), changed.join(","));
 }

@@ -1,20 +1,20 @@
 //! Fences in transactions of tokio-postgres: who gets through, who doesn't, and what is held up meanwhile.
 #![cfg(feature = "fence-tokio-postgres")]
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use leasehold::fence::tokio_postgres::{CREATE_FENCES, FENCE, fenced, register_fence};
+use leasehold::fence::tokio_postgres::{COMPLETE, CREATE_FENCES, FENCE, fenced, register_fence};
 use leasehold::stores::Memory;
 use leasehold::validity::{Clock, Moment};
-use leasehold::{ErrorKind, FencingToken, Locks, Outcome, Revoke, Store};
+use leasehold::{ErrorKind, FencingToken, Lock, Locks, NotDue, Outcome, Released, Revoke, Store, Tick};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::Postgres;
 use tokio_postgres::{Client, IsolationLevel, NoTls, Transaction};
 
 mod claims;
-use claims::{SOON, acquired};
+use claims::{SOON, TTL, acquired};
 
 const LEVELS: [IsolationLevel; 3] =
     [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable];
@@ -251,4 +251,242 @@ async fn a_newer_holder_waits_for_the_transaction_of_an_older_one() {
     assert!(!registers.is_finished());
     tx.commit().await.unwrap();
     registers.await.unwrap().unwrap();
+}
+
+// Exactly once.
+
+/// A claim for one tick, which is to be tried again after a failure.
+fn tonight(locks: &Locks) -> Lock {
+    locks.lock("job").tick(tick()).retry_failed(true)
+}
+
+/// The same for the whole test.
+fn tick() -> Tick {
+    static TICK: LazyLock<i64> = LazyLock::new(|| {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        i64::try_from(since_1970.as_millis()).unwrap()
+    });
+    Tick::from_unix_millis(*TICK).unwrap()
+}
+
+async fn is_done(lock: &Lock) -> bool {
+    matches!(lock.try_acquire().await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. }))
+}
+
+#[tokio::test]
+async fn what_was_completed_in_a_transaction_is_done_with_its_commit() {
+    for level in LEVELS {
+        let server = Postgres::start();
+        let (locks, others, mut jobs) = (Locks::over(store(&server)), Locks::over(store(&server)), jobs(&server).await);
+        let guard = acquired(&tonight(&locks)).await;
+        assert!(!guard.may_be_complete());
+
+        let tx = begun(&mut jobs, level).await;
+        let completed = guard.complete_in(&tx).await.unwrap();
+        write(&tx, guard.token()).await;
+        drop(completed);
+        tx.rollback().await.unwrap();
+        assert!(guard.may_be_complete(), "who knows");
+        assert!(matches!(tonight(&others).try_acquire().await.unwrap(), Outcome::Contended(_)), "nothing has happened");
+
+        let tx = begun(&mut jobs, level).await;
+        let completed = guard.complete_in(&tx).await.unwrap();
+        write(&tx, guard.token()).await;
+        completed.commit(tx).await.unwrap();
+        assert!(is_done(&tonight(&others)).await, "although nobody has said so by a release");
+
+        let tx = begun(&mut jobs, level).await;
+        let error = guard.complete_in(&tx).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Stale, "{level:?}: {error}");
+        drop(tx);
+        assert!(guard.is_valid(), "the lock is ours still");
+        let is_first = matches!(level, IsolationLevel::ReadCommitted);
+        let released = if is_first { guard.complete().await } else { guard.release().await };
+        assert_eq!(released.unwrap(), Released::InTime);
+        assert!(is_done(&tonight(&others)).await);
+        assert_eq!(server.sql("select count(*) from writes"), "1");
+        assert_eq!(server.errors(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn what_was_rolled_back_is_begun_again_and_a_key_is_done_once() {
+    let server = Postgres::start();
+    let (locks, mut jobs) = (Locks::over(store(&server)), jobs(&server).await);
+    let key = locks.once("invoice-1", Duration::from_secs(3600)).retry_failed(true);
+    let guard = acquired(&key).await;
+    let tx = jobs.transaction().await.unwrap();
+    drop(guard.complete_in(&tx).await.unwrap());
+    tx.rollback().await.unwrap();
+    guard.release().await.unwrap();
+    let guard = acquired(&key).await;
+    assert_eq!(guard.attempt(), 2);
+    let tx = jobs.transaction().await.unwrap();
+    guard.complete_in(&tx).await.unwrap().commit(tx).await.unwrap();
+    guard.release().await.unwrap();
+    assert!(is_done(&key).await);
+}
+
+#[tokio::test]
+async fn whoever_was_replaced_completes_nothing() {
+    for level in LEVELS {
+        let server = Postgres::start();
+        let mut jobs = jobs(&server).await;
+        let (stale, fresh) = (paused(&server), Locks::over(store(&server)));
+        let guard = acquired(&tonight(&stale).ttl(TTL)).await;
+        let tx = begun(&mut jobs, level).await;
+        tx.query("select count(*) from writes", &[]).await.unwrap();
+        let mut next = None;
+        eventually_async("the lease is over", SOON, async || {
+            next = tonight(&fresh).try_acquire().await.unwrap().guard();
+            next.is_some()
+        })
+        .await;
+        let next = next.unwrap();
+        assert_eq!(guard.complete_in(&tx).await.unwrap_err().kind(), ErrorKind::Stale, "{level:?}");
+        drop(tx);
+        assert!(matches!(tonight(&stale).try_acquire().await.unwrap(), Outcome::Contended(_)));
+        let tx = begun(&mut jobs, level).await;
+        next.complete_in(&tx).await.unwrap().commit(tx).await.unwrap();
+        next.release().await.unwrap();
+        assert!(is_done(&tonight(&fresh)).await);
+    }
+}
+
+/// Beside it a permit is free, so that its fence keeps nobody from the name: who takes the tick over waits for the transaction,
+/// and is told that it is done.
+#[tokio::test]
+async fn who_takes_a_tick_over_waits_for_the_transaction_that_completes_it() {
+    for commits in [true, false] {
+        let server = Postgres::start();
+        let (stale, fresh, mut jobs) = (paused(&server), Locks::over(store(&server)), jobs(&server).await);
+        let guard = acquired(&tonight(&stale).permits(2).ttl(TTL)).await;
+        let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+        let completed = guard.complete_in(&tx).await.unwrap();
+        write(&tx, guard.token()).await;
+        eventually_async("the lease is over", SOON, async || fresh.inspect("job").await.unwrap().is_none()).await;
+        let next = tokio::spawn({
+            let lock = tonight(&fresh).permits(2);
+            async move { lock.try_acquire().await.unwrap() }
+        });
+        eventually_async("it waits", SOON, async || {
+            server.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == "1"
+        })
+        .await;
+        if commits {
+            completed.commit(tx).await.unwrap();
+            assert!(matches!(next.await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. })));
+        } else {
+            drop(completed);
+            tx.rollback().await.unwrap();
+            assert_eq!(next.await.unwrap().guard().expect("it was not done").attempt(), 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_waits_for_one_that_completes_the_same_tick() {
+    for level in LEVELS {
+        for commits in [true, false] {
+            let server = Postgres::start();
+            let (locks, mut first, mut second) =
+                (Locks::over(store(&server)), jobs(&server).await, jobs(&server).await);
+            let guard = acquired(&tonight(&locks)).await;
+            let tx = begun(&mut first, level).await;
+            let completed = guard.complete_in(&tx).await.unwrap();
+            let again = async {
+                let tx = begun(&mut second, level).await;
+                guard.complete_in(&tx).await.map(|_| ())
+            };
+            let end = async {
+                eventually_async("the other waits", SOON, async || {
+                    server.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == "1"
+                })
+                .await;
+                drop(completed);
+                if commits { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+            };
+            let (again, ()) = tokio::join!(again, end);
+            assert_eq!(again.map_err(|error| error.kind()).err(), commits.then_some(ErrorKind::Stale), "{level:?}");
+            assert!(guard.is_valid());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_completion_holds_up_no_more_than_a_fence() {
+    let server = Postgres::start();
+    let (locks, others, mut jobs) = (Locks::over(store(&server)), Locks::over(store(&server)), jobs(&server).await);
+    let guard = acquired(&tonight(&locks).ttl(TTL)).await;
+    let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+    let completed = guard.complete_in(&tx).await.unwrap();
+    let end = Instant::now() + TTL * 2;
+    while Instant::now() < end {
+        let began = Instant::now();
+        let Outcome::Contended(_) = tonight(&others).try_acquire().await.unwrap() else { panic!("it is open") };
+        acquired(&others.lock("another").tick(tick()).retry_failed(true)).await.release().await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(3), "it waited");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(guard.is_valid() && guard.loss().is_none(), "renewed all the while");
+    completed.commit(tx).await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(server.errors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_cannot_be_completed_is_told() {
+    let server = Postgres::start();
+    server.sql("create database elsewhere");
+    let mut jobs = jobs(&server).await;
+    let memory = Locks::over(Arc::new(Memory::default()));
+    let elsewhere = Locks::connect(&format!("postgres://postgres@{}/elsewhere", server.address())).await.unwrap();
+    for (lock, way_out) in [
+        (tonight(&memory), "register_fence"),
+        (tonight(&elsewhere), "another database"),
+        (Locks::over(store(&server)).lock("job"), "Lock::tick"),
+    ] {
+        let guard = acquired(&lock).await;
+        let tx = jobs.transaction().await.unwrap();
+        let error = guard.complete_in(&tx).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(way_out), "{error}");
+        assert!(guard.is_valid() && !guard.may_be_complete());
+    }
+}
+
+#[tokio::test]
+async fn a_job_needs_few_rights_to_complete_its_tick() {
+    let server = Postgres::start();
+    let locks = Locks::over(store(&server));
+    let guard = acquired(&tonight(&locks)).await;
+    server.sql(
+        "create role job login; create table invoice(customer text); grant insert on invoice to job; \
+         grant select, update(slot) on leasehold_locks to job; grant select on leasehold_schema to job",
+    );
+    let config = format!("host=127.0.0.1 port={} user=job dbname=postgres", server.port());
+    let (mut client, connection) = tokio_postgres::connect(&config, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let tx = client.transaction().await.unwrap();
+    let error = guard.complete_in(&tx).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::AccessDenied && error.to_string().contains("leasehold_ticks"), "{error}");
+    drop(tx);
+    server.sql("grant select, delete on leasehold_ticks to job");
+    let tx = client.transaction().await.unwrap();
+    let completed = guard.complete_in(&tx).await.unwrap();
+    tx.execute("insert into invoice values('ada')", &[]).await.unwrap();
+    completed.commit(tx).await.unwrap();
+    assert!(is_done(&tonight(&locks)).await);
+}
+
+#[tokio::test]
+async fn the_statements_of_a_completion_are_for_any_client() {
+    let server = Postgres::start();
+    let (locks, jobs) = (Locks::over(store(&server)), jobs(&server).await);
+    let guard = acquired(&tonight(&locks)).await;
+    let tick = guard.tick().unwrap().as_unix_millis();
+    let completes = async |holder: &str| jobs.execute(COMPLETE, &[&"default", &"job", &tick, &holder]).await.unwrap();
+    assert_eq!(completes("somebody else").await, 0);
+    assert_eq!(completes(&guard.holder().to_string()).await, 1);
+    assert_eq!(completes(&guard.holder().to_string()).await, 0);
+    assert!(is_done(&tonight(&locks)).await);
 }

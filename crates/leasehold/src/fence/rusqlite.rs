@@ -35,6 +35,34 @@
 //! commit. Begin these with `IMMEDIATE`; a deferred one that has read is refused at its first write if a lock was
 //! renewed in between.
 //!
+//! # Exactly once
+//!
+//! [`Guard::complete_in`](crate::Guard::complete_in) is a fence that closes the tick, too, and comes last as well. The job's tables have
+//! to be in the locks' own file: with write-ahead logs SQLite commits to several files one after the other, and a process that
+//! is killed in between leaves the work done and its tick open. So other files must not be among the connection's databases, unless they were opened
+//! read-only.
+//!
+//! ```
+//! # use leasehold::{Locks, Outcome, Tick};
+//! # use rusqlite::{Connection, TransactionBehavior};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let locks_db = dir.path().join("locks.db").display().to_string();
+//! # let locks = Locks::connect(&format!("sqlite:{locks_db}")).await?;
+//! # let tonight = Tick::from_unix_millis(locks.time().await?.as_millis() as i64).unwrap();
+//! let lock = locks.lock("billing").tick(tonight).retry_failed(true);
+//! let Outcome::Acquired(guard) = lock.try_acquire().await? else { return Ok(()) };
+//! let mut jobs = Connection::open(locks_db)?;
+//! # jobs.execute_batch("create table invoice(day, total)")?;
+//! let tx = jobs.transaction_with_behavior(TransactionBehavior::Immediate)?;
+//! tx.execute("insert into invoice values('2026-11-30', 42)", [])?; // … all of them …
+//! guard.complete_in(&tx)?.commit(tx)?; // From here on nobody does it again.
+//! guard.release().await?;
+//! # let Outcome::NotDue(_) = lock.try_acquire().await? else { panic!("it is done") };
+//! # Ok(()) }
+//! ```
+//!
 //! # With the locks anywhere else
 //!
 //! ```
@@ -61,7 +89,7 @@
 //! ```
 
 use std::marker::PhantomData;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Savepoint, Transaction, params};
 
@@ -70,6 +98,7 @@ use super::sealed::Sealed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lease::FencingToken;
+use crate::name::Namespace;
 use crate::store::{Database, Tables};
 use crate::stores::sqlite::fence as lease;
 
@@ -86,7 +115,8 @@ pub const RAISE_FENCE: &str = "\
 insert into main.leasehold_fences(resource, token) values(?1, ?2)
 on conflict(resource) do update set token = excluded.token where leasehold_fences.token <= excluded.token";
 
-/// A transaction that is the holder's alone until it ends. Made by [`Guard::fence`](crate::Guard::fence).
+/// A transaction that is the holder's alone until it ends. Made by [`Guard::fence`](crate::Guard::fence) and
+/// [`Guard::complete_in`](crate::Guard::complete_in).
 ///
 /// It borrows the guard: releasing it while the transaction is open doesn't compile.
 ///
@@ -129,14 +159,22 @@ impl<'guard> OpenTransaction<'guard> for &Transaction<'_> {
     fn fence(self, guard: &'guard Guard) -> Self::Answer {
         fence(self, guard)
     }
+
+    fn complete(self, guard: &'guard Guard) -> Self::Answer {
+        complete(self, guard)
+    }
 }
 
-/// The fence is the whole transaction's: it stands even if the savepoint is rolled back.
+/// The fence is the whole transaction's: it stands even if the savepoint is rolled back. What was completed is open again then.
 impl<'guard> OpenTransaction<'guard> for &Savepoint<'_> {
     type Answer = Result<Fence<'guard>>;
 
     fn fence(self, guard: &'guard Guard) -> Self::Answer {
         fence(self, guard)
+    }
+
+    fn complete(self, guard: &'guard Guard) -> Self::Answer {
+        complete(self, guard)
     }
 }
 
@@ -147,25 +185,47 @@ impl<'guard> OpenTransaction<'guard> for &Connection {
     fn fence(self, guard: &'guard Guard) -> Self::Answer {
         fence(self, guard)
     }
+
+    fn complete(self, guard: &'guard Guard) -> Self::Answer {
+        complete(self, guard)
+    }
 }
 
 impl Sealed for &Transaction<'_> {}
 impl Sealed for &Savepoint<'_> {}
 impl Sealed for &Connection {}
 
-fn fence<'guard>(db: &Connection, guard: &'guard Guard) -> Result<Fence<'guard>> {
-    check_begun(db)?;
+/// Where the guard's lease is.
+fn tables(guard: &Guard) -> Result<(PathBuf, Namespace)> {
     let Some(Tables { database: Database::SqliteFile(file), namespace }) = guard.client.store.tables() else {
         return Err(Error::invalid(
             "the lock is in a store that a SQLite transaction can't look into; call fence::rusqlite::register_fence \
              before the job starts and fence::rusqlite::fenced in its transactions",
         ));
     };
+    Ok((file, namespace))
+}
+
+fn fence<'guard>(db: &Connection, guard: &'guard Guard) -> Result<Fence<'guard>> {
+    check_begun(db)?;
+    let (file, namespace) = tables(guard)?;
     guard.check_still_valid()?;
     if !lease::holds(db, &file, &namespace, &guard.hold.key, guard.token())? {
         return Err(guard.found_gone());
     }
     Ok(Fence { _guard: PhantomData })
+}
+
+fn complete<'guard>(db: &Connection, guard: &'guard Guard) -> Result<Fence<'guard>> {
+    let tick = guard.tick_to_complete()?;
+    let (file, namespace) = tables(guard)?;
+    lease::check_alone(db, &file)?;
+    let fence = fence(db, guard)?;
+    guard.begins_to_complete();
+    if !lease::closes(db, &file, &namespace, &guard.hold.key, tick)? {
+        return Err(guard.not_open(tick));
+    }
+    Ok(fence)
 }
 
 /// Says who may write to `resource` from now on: the holder with this token, and later ones. To be called before the

@@ -28,7 +28,33 @@
 //! Where several permits are given out, and the isolation is `REPEATABLE READ` or `SERIALIZABLE`, the fence of one holder
 //! keeps the other permits from being granted anew, too.
 //!
-//! For another client the statement is [`FENCE`]. On a Galera cluster a fence does not reach the other nodes: locks and
+//! # Exactly once
+//!
+//! [`Guard::complete_in`](crate::Guard::complete_in) is a fence that closes the tick, too, so it comes first as well:
+//!
+//! ```no_run
+//! # use leasehold::{Locks, Outcome, Tick};
+//! # use sqlx::Connection;
+//! # async fn job(mut jobs: sqlx::MySqlConnection, locks: Locks, tonight: Tick) -> Result<(), Box<dyn std::error::Error>> {
+//! let lock = locks.lock("billing").tick(tonight).retry_failed(true);
+//! let Outcome::Acquired(guard) = lock.try_acquire().await? else { return Ok(()) };
+//! let mut tx = jobs.begin().await?;
+//! let completed = guard.complete_in(&mut tx).await?;
+//! sqlx::query("insert into invoice values('2026-11-30', 42)").execute(&mut *tx).await?; // … all of them …
+//! completed.commit(tx).await?; // From here on nobody does it again.
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Another transaction that completes the same tick waits for this one, for `innodb_lock_wait_timeout` at most. The user needs `select` and
+//! `delete` on `leasehold_ticks`, too. For another client the statement is [`COMPLETE`], after [`FENCE`].
+//!
+//! A transaction of `sqlx` that is dropped is rolled back when its connection is used next, or goes back to its pool. Until then its fence
+//! stands, and who says that the tick is done waits for it: roll back by [`rollback`](sqlx::Transaction::rollback), or close the connection.
+//!
+//! # For other clients
+//!
+//! The fence's statement is [`FENCE`]. On a Galera cluster a fence does not reach the other nodes: locks and
 //! fenced transactions must go to the same one.
 //!
 //! # With the locks anywhere else
@@ -62,6 +88,7 @@ use super::sealed::Sealed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lease::FencingToken;
+use crate::name::Namespace;
 use crate::store::{Database, Tables};
 
 /// The guard's fence, for clients that this library doesn't know: the namespace, the lock's name and the token. **No
@@ -74,6 +101,15 @@ pub const FENCE: &str =
 /// never been used may have to wait for the transaction: only where the first one finds nothing.
 pub const FENCE_OF_PERMITS: &str =
     "select 1 from leasehold_fence where ns = ? and name = ? and token = ? lock in share mode";
+
+/// Closes the guard's tick, for clients that this library doesn't know, in the transaction that has asked [`FENCE`] before: the
+/// namespace, the lock's name, the tick in milliseconds since 1970 (0 for a key), and the holder, 32 digits. For the tables of
+/// another database that one's name stands before theirs. **No row deleted**, or the error 1020, says that it is not open for this holder any
+/// more: roll back at once, since at `REPEATABLE READ` the place where the row would be is locked now.
+pub const COMPLETE: &str = "delete from leasehold_ticks where ns = ? and name = ? and tick = ? and holder = ?";
+
+/// Looks before, and locks nothing.
+const IS_OPEN: &str = "select 1 from leasehold_ticks where ns = ? and name = ? and tick = ? and holder = ?";
 
 /// Makes the table of the largest tokens, for those who write to it without this library.
 pub const CREATE_FENCES: &str = "\
@@ -88,7 +124,8 @@ pub const RAISE_FENCE: &str = "\
 insert into leasehold_fences(resource, token) values(?, last_insert_id(?))
 on duplicate key update token = last_insert_id(greatest(token, ?))";
 
-/// A transaction that is the holder's alone until it ends. Made by [`Guard::fence`](crate::Guard::fence).
+/// A transaction that is the holder's alone until it ends. Made by [`Guard::fence`](crate::Guard::fence) and
+/// [`Guard::complete_in`](crate::Guard::complete_in).
 ///
 /// It borrows the guard: releasing it while the transaction is open doesn't compile.
 ///
@@ -102,7 +139,8 @@ on duplicate key update token = last_insert_id(greatest(token, ?))";
 ///
 /// # On drop
 /// Nothing happens: it is the transaction that stands, dropped fence or not, until it is committed or rolled back. A
-/// guard that is released before that is released, and nobody is granted the lock before the transaction has ended.
+/// guard that is released before that is released, and nobody is granted the lock before the transaction has ended. If its tick was
+/// completed in it, and its release says the same, the release waits for that, too.
 #[derive(Debug)]
 #[must_use = "it is the transaction's end that ends it: commit through it, or keep it until then"]
 pub struct Fence<'guard> {
@@ -133,17 +171,27 @@ impl<'guard: 'tx, 'tx, 'db: 'tx> OpenTransaction<'guard> for &'tx mut Transactio
     fn fence(self, guard: &'guard Guard) -> Self::Answer {
         Box::pin(fence(self, guard))
     }
+
+    fn complete(self, guard: &'guard Guard) -> Self::Answer {
+        Box::pin(complete(self, guard))
+    }
 }
 
 impl Sealed for &mut Transaction<'_, MySql> {}
 
-async fn fence<'guard>(tx: &mut MySqlConnection, guard: &'guard Guard) -> Result<Fence<'guard>> {
+/// Where the guard's lease is: the database, what stands in it, and the namespace.
+fn tables(guard: &Guard) -> Result<(String, String, Namespace)> {
     let Some(Tables { database: Database::MySql { database, home }, namespace }) = guard.client.store.tables() else {
         return Err(Error::invalid(
             "the lock is in a store that a transaction of MySQL can't look into; call fence::sqlx_mysql::register_fence \
              before the job starts and fence::sqlx_mysql::fenced in its transactions",
         ));
     };
+    Ok((database, home, namespace))
+}
+
+async fn fence<'guard>(tx: &mut MySqlConnection, guard: &'guard Guard) -> Result<Fence<'guard>> {
+    let (database, home, namespace) = tables(guard)?;
     guard.check_still_valid()?;
     let token = signed(guard.token())?;
     for statement in [FENCE, FENCE_OF_PERMITS] {
@@ -163,7 +211,33 @@ async fn fence<'guard>(tx: &mut MySqlConnection, guard: &'guard Guard) -> Result
     Err(if is_home(tx, &database, &home).await? { guard.found_gone() } else { elsewhere() })
 }
 
-/// The row was granted anew since the transaction began to look (MariaDB's `innodb_snapshot_isolation`).
+async fn complete<'guard>(tx: &mut MySqlConnection, guard: &'guard Guard) -> Result<Fence<'guard>> {
+    let tick = guard.tick_to_complete()?;
+    let fence = fence(&mut *tx, guard).await?;
+    let (database, _, namespace) = tables(guard)?;
+    let holder = guard.holder().to_string();
+    let about_it = |statement: &str| {
+        let statement = statement.replace("leasehold_ticks", &format!("`{database}`.leasehold_ticks"));
+        sqlx::query(AssertSqlSafe(statement))
+            .bind(namespace.as_str().as_bytes().to_owned())
+            .bind(guard.name().as_str().as_bytes().to_owned())
+            .bind(tick.as_unix_millis())
+            .bind(holder.clone().into_bytes())
+    };
+    // A row that may be missing is not locked: at REPEATABLE READ others would wait for the place where it would be.
+    if about_it(IS_OPEN).fetch_all(&mut *tx).await.map_err(failed)?.is_empty() {
+        return Err(guard.not_open(tick));
+    }
+    guard.begins_to_complete();
+    match about_it(COMPLETE).execute(tx).await {
+        Ok(done) if done.rows_affected() > 0 => Ok(fence),
+        Ok(_) => Err(guard.not_open(tick)),
+        Err(error) if number(&error) == Some(CHANGED) => Err(guard.not_open(tick)),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The row was granted anew, or changed, since the transaction began to look (MariaDB's `innodb_snapshot_isolation`).
 const CHANGED: u16 = 1020;
 
 const NO_SUCH_TABLE: u16 = 1146;
@@ -253,7 +327,7 @@ fn failed(error: sqlx::Error) -> Error {
             "there is no table leasehold_fences: call register_fence before the job starts, which makes it",
         ),
         Some(1044 | 1142 | 1143) => {
-            Error::new(ErrorKind::AccessDenied, format!("this user may not look at the fence ({error})"))
+            Error::new(ErrorKind::AccessDenied, format!("this user may not do what the fence needs ({error})"))
         }
         Some(1205 | 1213 | 1317 | 1927) | None => Error::new(
             ErrorKind::Unavailable,

@@ -25,6 +25,26 @@
 //!
 //! For another client the statement is [`FENCE`].
 //!
+//! # Exactly once
+//!
+//! [`Guard::complete_in`](crate::Guard::complete_in) is a fence that closes the tick, too, so it comes first as well:
+//!
+//! ```no_run
+//! # use leasehold::{Locks, Outcome, Tick};
+//! # async fn job(mut jobs: tokio_postgres::Client, locks: Locks, tonight: Tick) -> Result<(), Box<dyn std::error::Error>> {
+//! let lock = locks.lock("billing").tick(tonight).retry_failed(true);
+//! let Outcome::Acquired(guard) = lock.try_acquire().await? else { return Ok(()) };
+//! let tx = jobs.transaction().await?;
+//! let completed = guard.complete_in(&tx).await?;
+//! tx.execute("insert into invoice values('2026-11-30', 42)", &[]).await?; // … all of them …
+//! completed.commit(tx).await?; // From here on nobody does it again.
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Another transaction that completes the same tick waits for this one. The job's role needs `select` and `delete` on
+//! `leasehold_ticks`, too. For another client the statement is [`COMPLETE`], after [`FENCE`].
+//!
 //! # With the locks anywhere else
 //!
 //! [`register_fence`] before the job starts, and [`fenced`] in its transactions: the largest token stands in a table of
@@ -56,6 +76,7 @@ use super::sealed::Sealed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lease::FencingToken;
+use crate::name::Namespace;
 use crate::store::{Database, Tables};
 
 /// The guard's fence, for clients that this library doesn't know: `$1` is the namespace, `$2` the lock's name, `$3` the
@@ -65,6 +86,13 @@ pub const FENCE: &str = "\
 select 1 from public.leasehold_locks \
 where ns = $1 and name = $2 and token = $3 and holder is not null \
 for key share";
+
+/// Closes the guard's tick, for clients that this library doesn't know, in the transaction that has asked [`FENCE`] before: `$1` is the
+/// namespace, `$2` the lock's name, `$3` the tick in milliseconds since 1970 (0 for a key), `$4` the holder, 32 digits. **No row
+/// deleted**, or an error of the class `40001`, says that it is not open for this holder any more: roll back.
+pub const COMPLETE: &str = "\
+delete from public.leasehold_ticks \
+where ns = $1 and name = $2 and tick = $3 and holder = $4";
 
 /// Makes the table of the largest tokens, for those who write to it without this library.
 pub const CREATE_FENCES: &str = "\
@@ -79,7 +107,8 @@ pub const RAISE_FENCE: &str = "\
 insert into leasehold_fences(resource, token) values($1, $2)
 on conflict(resource) do update set token = excluded.token where leasehold_fences.token <= excluded.token";
 
-/// A transaction that is the holder's alone until it ends. Made by [`Guard::fence`](crate::Guard::fence).
+/// A transaction that is the holder's alone until it ends. Made by [`Guard::fence`](crate::Guard::fence) and
+/// [`Guard::complete_in`](crate::Guard::complete_in).
 ///
 /// It borrows the guard: releasing it while the transaction is open doesn't compile.
 ///
@@ -93,7 +122,8 @@ on conflict(resource) do update set token = excluded.token where leasehold_fence
 ///
 /// # On drop
 /// Nothing happens: it is the transaction that stands, dropped fence or not, until it is committed or rolled back. A
-/// guard that is released before that is released, and nobody is granted the lock before the transaction has ended.
+/// guard that is released before that is released, and nobody is granted the lock before the transaction has ended. If its tick was
+/// completed in it, and its release says the same, the release waits for that, too.
 #[derive(Debug)]
 #[must_use = "it is the transaction's end that ends it: commit through it, or keep it until then"]
 pub struct Fence<'guard> {
@@ -124,11 +154,16 @@ impl<'guard: 'tx, 'tx> OpenTransaction<'guard> for &'tx Transaction<'_> {
     fn fence(self, guard: &'guard Guard) -> Self::Answer {
         Box::pin(fence(self, guard))
     }
+
+    fn complete(self, guard: &'guard Guard) -> Self::Answer {
+        Box::pin(complete(self, guard))
+    }
 }
 
 impl Sealed for &Transaction<'_> {}
 
-async fn fence<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<Fence<'guard>> {
+/// Where the guard's lease is: the schema, what stands in it, and the namespace.
+fn tables(guard: &Guard) -> Result<(String, String, Namespace)> {
     let Some(Tables { database: Database::Postgres { schema, home }, namespace }) = guard.client.store.tables() else {
         return Err(Error::invalid(
             "the lock is in a store that a transaction of PostgreSQL can't look into; call \
@@ -136,6 +171,11 @@ async fn fence<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<Fen
              transactions",
         ));
     };
+    Ok((schema, home, namespace))
+}
+
+async fn fence<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<Fence<'guard>> {
+    let (schema, home, namespace) = tables(guard)?;
     guard.check_still_valid()?;
     let statement = FENCE.replace("public.", &format!("{schema}."));
     let token = signed(guard.token())?;
@@ -148,16 +188,39 @@ async fn fence<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<Fen
             Some("read committed") => guard.found_gone(),
             Some(_) => guard.not_seen_as_ours(),
         }),
-        Err(error) if is_of_another_grant(&error) => Err(guard.not_seen_as_ours()),
+        Err(error) if was_changed_since(&error, "ExecLockRows") => Err(guard.not_seen_as_ours()),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(elsewhere()),
         Err(error) => Err(failed(error)),
     }
 }
 
-/// Whether the row was granted anew since the transaction began to look. A transaction that is serializable
+async fn complete<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<Fence<'guard>> {
+    let tick = guard.tick_to_complete()?;
+    let fence = fence(tx, guard).await?;
+    let (schema, _, namespace) = tables(guard)?;
+    let statement = COMPLETE.replace("public.", &format!("{schema}."));
+    let (millis, holder) = (tick.as_unix_millis(), guard.holder().to_string());
+    let given = [
+        (&namespace.as_str() as _, Type::TEXT),
+        (&guard.name().as_str() as _, Type::TEXT),
+        (&millis as _, Type::INT8),
+        (&holder as _, Type::TEXT),
+    ];
+    guard.begins_to_complete();
+    match tx.execute_typed(&statement, &given).await {
+        Ok(0) => Err(guard.not_open(tick)),
+        Ok(_) => Ok(fence),
+        Err(error) if was_changed_since(&error, "ExecDelete") => Err(guard.not_open(tick)),
+        // With the table somebody has dropped what was open.
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(guard.not_open(tick)),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whether the row that was to be had was changed since the transaction began to look. A transaction that is serializable
 /// may fail so for other reasons too, and from another place.
-fn is_of_another_grant(error: &Failure) -> bool {
-    let is_of_the_row = |said: &DbError| said.routine() == Some("ExecLockRows");
+fn was_changed_since(error: &Failure, place: &str) -> bool {
+    let is_of_the_row = |said: &DbError| said.routine() == Some(place);
     error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) && error.as_db_error().is_some_and(is_of_the_row)
 }
 
@@ -240,7 +303,7 @@ fn failed(error: Failure) -> Error {
             "there is no table leasehold_fences: call register_fence before the job starts, which makes it",
         ),
         Some((code, why)) if code == "42501" => {
-            Error::new(ErrorKind::AccessDenied, format!("this role may not look at the fence ({why})"))
+            Error::new(ErrorKind::AccessDenied, format!("this role may not do what the fence needs ({why})"))
         }
         Some((code, why)) if ["40", "53", "55", "57"].contains(&&code[..2]) => Error::new(
             ErrorKind::Unavailable,
