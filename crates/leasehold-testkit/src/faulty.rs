@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 mod fallback;
+mod notes;
 
 /// A store over another whose calls fail as a test says.
 ///
@@ -73,6 +74,7 @@ pub enum Operation {
     Inspect,
     List,
     Revoke,
+    ResetMarks,
     Time,
     Diagnose,
     /// Of a primary or an arbiter.
@@ -85,6 +87,10 @@ pub enum Operation {
     Route,
     /// Of an arbiter: all that is about a tick.
     ClaimTick,
+    /// Of a store that keeps notes; also where they are taken away.
+    WriteNotes,
+    /// Of a store that keeps notes.
+    ReadNotes,
 }
 
 /// What happens to a call.
@@ -324,6 +330,10 @@ impl Store for Faulty {
         Box::pin(self.answer(Operation::Revoke, self.inner.revoke(name, holder, how)))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.answer(Operation::ResetMarks, self.inner.reset_marks(name)))
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(self.answer(Operation::Time, self.inner.time()))
     }
@@ -354,7 +364,7 @@ impl Store for Faulty {
     }
 
     fn as_notes(&self) -> Option<&dyn Notes> {
-        self.inner.as_notes()
+        self.inner.as_notes().map(|_| self as _)
     }
 }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified};
+use leasehold::store::{Note, NoteId, Search, Topic};
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, FencingToken, Guard, HolderId, LeaseKey, LockName, Locks,
-    LossReason, NotDue, Outcome, Release, Released, Renewal, Store, TICK_SLACK, Tick, Verdict, Wait, validity,
+    LossReason, NotDue, Outcome, Release, Released, Renewal, Severity, Store, TICK_SLACK, Tick, Verdict, Wait,
+    validity,
 };
 use leasehold_testkit::simulation::{Link, Machine, Network, Weather, Wire};
 use leasehold_testkit::{PausedClock, Random};
@@ -132,6 +134,8 @@ struct Moods {
     is_stubborn: AtomicBool,
     /// It is restarted whenever it is about to adopt.
     forgets: AtomicBool,
+    /// It is restarted as soon as it has forgotten a mark, and filled with what was known before.
+    is_filled_with: Mutex<Option<Memories>>,
     /// It takes a while to grant anything.
     is_slow: AtomicBool,
     /// How often it was asked for something, how often for a lease, and how many of these at the same time at the most.
@@ -248,6 +252,9 @@ impl Member for Odd {
         }
         self.memory().adopt(name, memories, into)
     }
+    fn announce<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, leasehold::Result<()>> {
+        self.memory().announce(floor, into)
+    }
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, leasehold::Result<()>> {
         if self.moods.is_stubborn.load(Ordering::Relaxed) {
             return Box::pin(async { Err(leasehold::Error::new(ErrorKind::Unavailable, "it is stubborn")) });
@@ -266,6 +273,9 @@ impl Member for Odd {
             let identity = self.memory().identity().await?;
             Ok(Identity { unfit: self.unfit.clone(), max_ttl: self.max_ttl, ..identity })
         })
+    }
+    fn last_life(&self) -> Option<Arc<str>> {
+        self.memory().last_life()
     }
     fn examine(&self) -> BoxFuture<'_, leasehold::Result<Vec<leasehold::Finding>>> {
         self.diagnose()
@@ -302,6 +312,17 @@ impl Store for Odd {
     fn renew<'a>(&'a self, leases: &'a [(LeaseKey, Duration)]) -> BoxFuture<'a, Vec<leasehold::Result<Renewal>>> {
         self.moods.asked.fetch_add(1, Ordering::Relaxed);
         self.memory().renew(leases)
+    }
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, leasehold::Result<bool>> {
+        Box::pin(async move {
+            let had_a_mark = self.memory.reset_marks(name).await?;
+            let before = self.moods.is_filled_with.lock().unwrap().take();
+            if let Some(before) = before {
+                self.memory.restart(Duration::ZERO);
+                adopt(&self.memory, name, &before).await;
+            }
+            Ok(had_a_mark)
+        })
     }
     as_inner! {
         leave(waiter: &'a LeaseKey) -> leasehold::Result<()>;
@@ -926,7 +947,7 @@ async fn one_that_denies_and_one_that_has_had_it_are_no_denial() {
     let error = quorum.try_acquire(&Claim { due: Some(due(tick)), ..claim() }).await.unwrap_err();
     assert!(error.is_transient(), "{:?}: {error}", error.kind());
     let told = error.to_string();
-    assert!(told.contains("claimed before") && told.contains("n2: it has other credentials"), "{told}");
+    assert!(told.contains("count as claimed") && told.contains("n2: it has other credentials"), "{told}");
 }
 
 /// The lock is given back at once, its guard says later that nothing was begun.
@@ -1164,6 +1185,69 @@ async fn a_founding_that_reached_a_minority_is_told_until_all_have_heard() {
     assert!(matches!(quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
     sleep(SECOND).await;
     assert_eq!(alive_tasks(), 0);
+}
+
+/// Its founder has told all of them that it will be, and one that it is; and is dead.
+async fn founded_by_one_who_died() -> [Odd; 3] {
+    let members = [(); 3].map(|()| Odd::default());
+    let floor = tick_at(members[0].memory.time().await.unwrap() + TICK_SLACK);
+    for odd in &members {
+        odd.memory.restart(Duration::ZERO);
+        let life = odd.memory.identity().await.unwrap().server;
+        odd.memory.announce(floor, &life).await.unwrap();
+    }
+    let life = members[0].memory.identity().await.unwrap().server;
+    members[0].memory.found(floor, &life).await.unwrap();
+    members
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_founding_whose_founder_died_is_finished_by_whoever_comes_next() {
+    let members = founded_by_one_who_died().await;
+    let quorum = quorum_of(&members);
+    let findings = quorum.diagnose().await.unwrap();
+    assert!(findings.iter().any(|found| found.message.contains("which the next claim finishes")), "{findings:?}");
+    // One of the others may even be another one by now.
+    members[2].memory.restart(Duration::ZERO);
+    assert!(matches!(quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+    let recalled = async |odd: &Odd| odd.memory.recall(&LockName::new("other").unwrap()).await.unwrap();
+    assert!(recalled(&members[1]).await.is_full && recalled(&members[1]).await.announced.is_none());
+    // Ticks of before count as claimed.
+    let now = tick_at(quorum.time().await.unwrap());
+    let tick = Claim { due: Some(due(now)), name: LockName::new("tick").unwrap(), ..claim() };
+    let answer = quorum.try_acquire(&tick).await.unwrap();
+    assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { .. })), "{answer:?}");
+}
+
+/// They may have been used in between, and have forgotten it.
+#[tokio::test(start_paused = true)]
+async fn a_founding_is_not_finished_at_members_that_were_restarted_since() {
+    let members = founded_by_one_who_died().await;
+    members[1..].iter().for_each(|odd| odd.memory.restart(Duration::ZERO));
+    let error = quorum_of(&members).try_acquire(&claim()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("`leasehold accept-loss --yes`"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_too_few_remember_is_a_problem_for_the_doctor() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let told = async |says: &str| {
+        let findings = quorum.diagnose().await.unwrap();
+        let problem = findings.iter().find(|found| found.subject == "memories" && found.severity == Severity::Problem);
+        assert_eq!(problem.is_some(), !says.is_empty(), "{findings:?}");
+        problem.inspect(|found| assert!(found.message.contains(says), "{found:?}"));
+    };
+    told("").await;
+    members[0].memory.restart(Duration::ZERO);
+    told("").await;
+    members[1].memory.restart(Duration::ZERO);
+    told("1 of its 3 members remember").await;
+    quorum.accept_loss().await.unwrap();
+    told("").await;
+    members.iter().for_each(|odd| odd.memory.restart(Duration::ZERO));
+    told("").await;
 }
 
 /// What the others know is sent to it, and arrives when it has forgotten all again.
@@ -1433,6 +1517,22 @@ async fn a_server_that_has_become_the_same_as_another_is_noticed() {
     assert!(error.to_string().contains("n1 and n2 are the same server"), "{error}");
 }
 
+/// Before anybody has looked who they are: with the first away, the second is no majority.
+#[tokio::test(start_paused = true)]
+async fn a_server_under_two_addresses_has_one_vote() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let held = claim();
+    assert!(matches!(quorum.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    members[2].moods.moved_to.set(members[1].memory.clone()).unwrap();
+    members[0].memory.restart(TTL * 10);
+    let error = quorum.renew(&[(key(&held), TTL)]).await.remove(0).unwrap_err();
+    assert!(error.to_string().contains("n2: its address leads to the same server as n1"), "{error}");
+    let other = Claim { name: LockName::new("other").unwrap(), ..claim() };
+    let error = quorum.try_acquire(&other).await.unwrap_err();
+    assert!(error.to_string().contains("n2: its address leads to the same server as n1"), "{error}");
+}
+
 /// It was restarted, which is no reason to think so.
 #[tokio::test(start_paused = true)]
 async fn one_that_was_restarted_is_met_again() {
@@ -1457,4 +1557,219 @@ fn without_a_runtime_members_that_need_none_are_asked_all_the_same() {
     assert!(matches!(answer, Attempt::Held(_)));
     let answer = quorum.release(&key(&ours), Ended::default()).now_or_never().unwrap().unwrap();
     assert_eq!(answer, Release::Released);
+}
+
+/// The tick is run, and all members hear of it.
+async fn runs_a_tick(quorum: &Quorum, tick: Tick) {
+    let ran = Claim { due: Some(due(tick)), ..claim() };
+    assert!(matches!(quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+    let how = Ended { verdict: Some(Verdict::Done(tick)), ..Ended::default() };
+    assert_eq!(quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+    sleep(SECOND / 5).await;
+}
+
+/// What each member has for the mark of the job.
+async fn marks(members: impl IntoIterator<Item = &Memory>) -> Vec<Option<Tick>> {
+    let name = claim().name;
+    join_all(members.into_iter().map(async |member| member.recall(&name).await.unwrap().newest)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_forgotten_by_all_members_or_those_are_named_that_were_not_reached() {
+    let (stage, name) = (Stage::of(3), claim().name);
+    let tick = tick_at(stage.quorum.time().await.unwrap());
+    runs_a_tick(&stage.quorum, tick).await;
+    stage.cut(&[2]);
+    let error = stage.quorum.reset_marks(&name).await.unwrap_err();
+    assert!(error.is_transient() && error.applied() == Applied::No, "{error}");
+    let told = error.to_string();
+    assert!(
+        told.contains("n2: ") && !told.contains("n1: ") && told.contains("again once all members answer"),
+        "{told}"
+    );
+    assert_eq!(marks(&stage.nodes).await, [Some(tick); 3], "none is begun with");
+    stage.mend();
+    assert!(stage.quorum.reset_marks(&name).await.unwrap());
+    assert_eq!(marks(&stage.nodes).await, [None; 3]);
+    assert!(!stage.quorum.reset_marks(&name).await.unwrap());
+    runs_a_tick(&stage.quorum, tick).await;
+}
+
+/// Whatever it got to: what is answered is so, and done again it is whole.
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_is_cut_off_at_any_moment_is_done_or_told() {
+    let (name, mut done, mut told) = (claim().name, 0, [0; 2]);
+    for millis in 0..40 {
+        let stage = Stage::seeded(3, millis);
+        runs_a_tick(&stage.quorum, tick_at(stage.quorum.time().await.unwrap())).await;
+        let (quorum, of) = (stage.quorum.clone(), name.clone());
+        let resetting = tokio::spawn(async move { quorum.reset_marks(&of).await });
+        sleep(Duration::from_millis(millis)).await;
+        stage.cut(&[1]);
+        let answer = resetting.await.unwrap();
+        stage.mend();
+        match answer {
+            Ok(had_a_mark) => {
+                assert!(had_a_mark);
+                done += 1;
+            }
+            Err(error) => {
+                assert!(error.is_transient() && error.to_string().contains("n1: "), "{error}");
+                if error.applied() == Applied::No {
+                    assert!(marks(&stage.nodes).await.iter().all(Option::is_some), "nothing was done");
+                }
+                told[usize::from(error.applied() == Applied::Maybe)] += 1;
+                stage.quorum.reset_marks(&name).await.unwrap();
+            }
+        }
+        assert_eq!(marks(&stage.nodes).await, [None; 3], "after {millis} ms");
+    }
+    assert!(done > 0 && told.iter().all(|count| *count > 0), "{done} {told:?}");
+}
+
+/// A member that came back empty is filled before: then it adopts nothing of the name any more that straggles.
+#[tokio::test(start_paused = true)]
+async fn what_was_recalled_before_is_not_adopted_after_a_reset() {
+    let (stage, name) = (Stage::of(3), claim().name);
+    runs_a_tick(&stage.quorum, tick_at(stage.quorum.time().await.unwrap())).await;
+    let before = stage.nodes[0].recall(&name).await.unwrap();
+    let node = &stage.nodes[2];
+    node.restart(Duration::ZERO);
+    assert!(stage.quorum.reset_marks(&name).await.unwrap());
+    assert!(node.recall(&name).await.unwrap().is_full);
+    adopt(node, &name, &before).await;
+    assert_eq!(marks(&stage.nodes).await, [None; 3]);
+}
+
+/// It has learnt from somebody what the others knew before they forgot it.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_restarted_during_a_reset_is_noticed() {
+    let (members, name) = ([(); 3].map(|()| Odd::default()), claim().name);
+    let quorum = quorum_of(&members);
+    let tick = tick_at(quorum.time().await.unwrap());
+    runs_a_tick(&quorum, tick).await;
+    let before = members[0].memory.recall(&name).await.unwrap();
+    *members[2].moods.is_filled_with.lock().unwrap() = Some(before);
+    let error = quorum.reset_marks(&name).await.unwrap_err();
+    assert!(error.is_transient() && error.applied() == Applied::Maybe, "{error}");
+    assert!(error.to_string().contains("restarted"), "{error}");
+    let memories = || members.iter().map(|member| &member.memory);
+    assert_eq!(marks(memories()).await, [None, None, Some(tick)]);
+    assert!(quorum.reset_marks(&name).await.unwrap());
+    assert_eq!(marks(memories()).await, [None; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_knows_what_there_was_nothing_is_forgotten() {
+    let (stage, name) = (Stage::of(3), claim().name);
+    runs_a_tick(&stage.quorum, tick_at(stage.quorum.time().await.unwrap())).await;
+    stage.nodes[0].restart(Duration::ZERO);
+    stage.nodes[2].restart(Duration::ZERO);
+    let error = stage.quorum.reset_marks(&name).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("n0, n2 came back empty"), "{error}");
+}
+
+/// The tick was claimed by clocks that were a year ahead, and its holder says that it is done when they are right.
+#[tokio::test(start_paused = true)]
+async fn done_brings_no_mark_back_that_is_a_year_ahead() {
+    let (stage, year) = (Stage::of(3), 365 * 86_400 * SECOND);
+    let now = stage.quorum.time().await.unwrap();
+    stage.nodes.iter().for_each(|node| node.set_time(now + year));
+    let ahead = tick_at(now + year);
+    let ran = Claim { due: Some(due(ahead)), ttl: 60 * SECOND, ..claim() };
+    assert!(matches!(stage.quorum.try_acquire(&ran).await.unwrap(), Attempt::Granted(_)));
+    stage.nodes.iter().for_each(|node| node.set_time(now));
+    let asked = Claim { due: Some(due(tick_at(now))), ..claim() };
+    let answer = stage.quorum.try_acquire(&asked).await.unwrap();
+    assert!(matches!(answer, Attempt::NotDue(NotDue::Claimed { newest, .. }) if newest == ahead), "{answer:?}");
+    assert!(stage.quorum.reset_marks(&ran.name).await.unwrap());
+    let how = Ended { verdict: Some(Verdict::Done(ahead)), ..Ended::default() };
+    assert_eq!(stage.quorum.release(&key(&ran), how).await.unwrap(), Release::Released);
+    sleep(SECOND).await;
+    assert_eq!(marks(&stage.nodes).await, [None; 3]);
+    runs_a_tick(&stage.quorum, tick_at(now)).await;
+}
+
+/// Of the job's runs.
+fn note(id: &str, text: &str) -> Note {
+    let topic = Topic::of_all("runs").about(claim().name);
+    Note { topic, id: NoteId::new(id).unwrap(), text: text.to_owned(), keep: 3600 * SECOND, most: 100 }
+}
+
+impl Stage {
+    async fn writes(&self, id: &str, text: &str) -> leasehold::Result<()> {
+        self.locks.notes().unwrap().note(&[note(id, text)]).await
+    }
+
+    /// What the notes say, each page being this long.
+    async fn reads(&self, most: u32) -> leasehold::Result<Vec<String>> {
+        let (mut told, mut search) = (Vec::new(), Search::newest(note("any", "").topic, most));
+        loop {
+            let page = self.locks.notes().unwrap().notes(&search).await?;
+            let Some(last) = page.last() else { return Ok(told) };
+            search.after = Some((last.at, last.id.clone()));
+            told.extend(page.into_iter().map(|noted| noted.text));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_a_majority_has_is_told_whoever_is_away() {
+    let stage = Stage::of(3);
+    stage.cut(&[0]);
+    stage.writes("1", "ran").await.unwrap();
+    stage.mend();
+    for away in 0..3 {
+        stage.cut(&[away]);
+        assert_eq!(stage.reads(9).await.unwrap(), ["ran"], "without n{away}");
+        stage.mend();
+    }
+    stage.cut(&[0, 1]);
+    for error in [stage.writes("2", "").await.unwrap_err(), stage.reads(9).await.unwrap_err()] {
+        assert!(error.is_transient() && error.to_string().contains("2 of the 3"), "{error}");
+    }
+}
+
+/// Each has missed something, so that each page is made of what different members have.
+#[tokio::test(start_paused = true)]
+async fn of_what_members_have_the_latest_is_told_page_by_page() {
+    let stage = Stage::of(5);
+    for round in 0..3 {
+        for id in 0..20 {
+            stage.cut(&[(id + round) % 5, (3 * id + 1) % 5]);
+            stage.writes(&id.to_string(), &format!("{id} in {round}")).await.unwrap();
+            sleep(SECOND / 100).await;
+            stage.mend();
+        }
+    }
+    let newest: Vec<_> = (0..20).rev().map(|id| format!("{id} in 2")).collect();
+    for most in [1, 3, 7, 100] {
+        assert_eq!(stage.reads(most).await.unwrap(), newest, "{most} to a page");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_are_erased_by_all_members_or_those_are_named_that_were_not_reached() {
+    let stage = Stage::of(3);
+    stage.writes("1", "ran").await.unwrap();
+    sleep(SECOND / 10).await;
+    let (topic, ids) = (note("1", "").topic, [NoteId::new("1").unwrap()]);
+    stage.cut(&[1]);
+    let error = stage.locks.notes().unwrap().erase(&topic, &ids).await.unwrap_err();
+    assert!(error.applied() == Applied::Maybe && error.to_string().contains("n1: "), "{error}");
+    stage.mend();
+    assert_eq!(stage.reads(9).await.unwrap(), ["ran"], "it has it still");
+    stage.locks.notes().unwrap().erase(&topic, &ids).await.unwrap();
+    assert_eq!(stage.reads(9).await.unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_quorum_of_which_a_majority_keeps_no_notes_keeps_none() {
+    let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
+    let odd = || Arc::new(Odd::default()) as Arc<dyn Store>;
+    for (members, keeps) in [([odd(), memory(), memory()], true), ([odd(), odd(), memory()], false)] {
+        let named = members.into_iter().enumerate().map(|(number, member)| (format!("n{number}"), member));
+        assert_eq!(Quorum::of(named).unwrap().as_notes().is_some(), keeps);
+    }
 }

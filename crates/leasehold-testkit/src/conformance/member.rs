@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::member::{Filling, Member, Memories, Names, Ratified};
+use leasehold::member::{DONE_AHEAD, Filling, Member, Memories, Names, Ratified};
 use leasehold::{
     Attempt, Claim, Due, Ended, Error, ErrorKind, FencingToken, HolderId, LeaseKey, LockName, NotDue, OpenTick,
     Release, Revoke, Store, TICK_SLACK, Tick, Verdict,
@@ -40,8 +40,8 @@ cases! {
     an_adopted_counter_is_above_the_lease_that_there_is counters_only_grow
     a_tick_is_claimed_once a_tick_that_failed_is_claimed_again an_attempt_is_taken_back what_stands_open_is_recalled
     an_adopted_mark_counts an_adopted_tick_stands_open what_is_closed_stays_closed ticks_are_adopted_once
-    what_is_done_counts_as_claimed a_lease_is_concluded
-    a_founded_member_is_full a_founded_member_has_a_floor another_life_is_refused
+    what_is_done_counts_as_claimed what_is_done_far_ahead_does_not a_lease_is_concluded
+    a_founding_is_announced a_founded_member_is_full a_founded_member_has_a_floor another_life_is_refused
     all_names_are_told_page_by_page one_at_a_time_fills_it one_that_was_filled_is_full_for_every_name
     who_listens_hears_of_a_conclusion
     it_says_who_it_is_and_what_its_clock_shows
@@ -352,6 +352,21 @@ pub async fn what_is_done_counts_as_claimed(store: &dyn Store) {
     assert_eq!(other.runs(store, once(ticks.nth(4))).await, 1);
 }
 
+/// Clocks were ahead when it was granted, and an operator may have had its mark forgotten since. Those that differ somewhat say
+/// nothing of that.
+pub async fn what_is_done_far_ahead_does_not(store: &dyn Store) {
+    let (name, ticks) = (known_name(store, "done far ahead").await, Ticks::of(store).await);
+    let held = claims(store, &name).await;
+    let now = time(store).await;
+    let [soon, far] = [DONE_AHEAD - Duration::from_secs(60), DONE_AHEAD * 365].map(|ahead| tick_at(now + ahead));
+    assert_eq!(held.concludes(store, Some(Verdict::Done(far))).await, Release::Released);
+    assert_eq!(recalls(store, &name).await.newest, None);
+    let next = claims(store, &name).await;
+    assert_eq!(next.runs(store, once(ticks.nth(1))).await, 1, "it stops nobody");
+    assert_eq!(held.concludes(store, Some(Verdict::Done(soon))).await, Release::NotHeld);
+    assert_eq!(recalls(store, &name).await.newest, Some(soon));
+}
+
 /// As a release ends it.
 pub async fn a_lease_is_concluded(store: &dyn Store) {
     let name = known_name(store, "concluded").await;
@@ -362,6 +377,25 @@ pub async fn a_lease_is_concluded(store: &dyn Store) {
     assert!(next.token > held.token);
     assert_eq!(held.concludes(store, Some(Verdict::Failed)).await, Release::NotHeld);
     assert_eq!(token_of(&next.ratifies(store, next.token, None).await), next.token, "it has it still");
+}
+
+/// Whoever founds it may be gone after the first step: it remembers that for the next.
+pub async fn a_founding_is_announced(store: &dyn Store) {
+    let name = fresh_name("announced");
+    let (floor, life) = (tick_at(time(store).await), recalls(store, &name).await.life);
+    let announce = async |into: &str| member(store).announce(floor, into).await;
+    let stands = async || {
+        let Memories { announced, is_blank, is_full, .. } = recalls(store, &name).await;
+        (announced, is_blank, is_full)
+    };
+    unguarded(async || announce(&life).await).await;
+    assert_eq!(stands().await, (Some(floor), true, false), "it is remembered, and nothing more");
+    let error = announce("another life").await.unwrap_err();
+    assert!(error.is_passing(), "{error}");
+    is_founded(store, floor).await;
+    assert_eq!(stands().await, (None, false, true));
+    announce(&life).await.unwrap();
+    assert_eq!(stands().await, (None, false, true), "one that comes late is none");
 }
 
 /// For every name, from then on.

@@ -6,7 +6,7 @@ use leasehold::{Attempt, Release, Renewal, Revoke, Severity, Store};
 use tokio::time::Instant;
 
 use super::scene::{
-    Claimant, LONG, ensure, fresh_name, inspect, name, refused, remaining, surely_over, while_waiters_live,
+    ALL_OF_LONG, Claimant, LONG, ensure, fresh_name, inspect, name, refused, remaining, surely_over, while_waiters_live,
 };
 
 /// A release with a minimum hold: nobody holds the name and nobody is granted it, waiters and the last
@@ -18,14 +18,14 @@ pub async fn a_minimum_hold_keeps_the_name(store: &dyn Store) {
     assert_eq!(a.releases_but_keeps(store, LONG / 2).await, Release::Released);
     let holding = b.is_refused(store).await;
     assert_eq!((holding.holder, holding.token), (None, token), "{holding:?}");
-    assert!(holding.remaining > LONG / 4 && holding.remaining <= LONG / 2, "{holding:?}");
+    assert!(holding.remaining > LONG / 4 && holding.remaining <= ALL_OF_LONG / 2, "{holding:?}");
     assert_eq!(a.renews(store, LONG).await, Renewal::Gone);
     assert_eq!(a.releases(store).await, Release::NotHeld);
     a.leaves(store).await;
     a.is_refused(store).await;
     refused("a waiter", b.waits(store).await).unwrap();
     let holding = inspect(store, &name).await.expect("it is kept");
-    assert!(holding.holder.is_none() && holding.remaining <= LONG / 2, "{holding:?}");
+    assert!(holding.holder.is_none() && holding.remaining <= ALL_OF_LONG / 2, "{holding:?}");
 }
 
 /// A minimum hold ends, and not before its time.
@@ -50,7 +50,7 @@ pub async fn revoked_gently_it_is_not_renewed(store: &dyn Store) {
     assert_eq!(a.renews(store, LONG * 10).await, Renewal::Revoked);
     let holding = b.is_refused(store).await;
     assert_eq!(holding.holder, Some(a.holder));
-    assert!(holding.revoked && holding.remaining <= LONG, "{holding:?}");
+    assert!(holding.revoked && holding.remaining <= ALL_OF_LONG, "{holding:?}");
     assert!(inspect(store, &name).await.expect("it is held").revoked);
     assert_eq!(a.releases(store).await, Release::Released);
     b.takes(store, LONG).await;
@@ -65,7 +65,7 @@ pub async fn revoked_gently_it_is_not_granted_again(store: &dyn Store) {
     store.revoke(&name, None, Revoke::Gently).await.expect("a revocation is answered");
     let answer = a.tries(store, LONG * 10).await;
     assert!(matches!(answer, Attempt::Held(_)), "{answer:?}");
-    assert!(remaining(store, &name).await <= LONG);
+    assert!(remaining(store, &name).await <= ALL_OF_LONG);
     assert_eq!(a.renews(store, LONG).await, Renewal::Revoked);
     assert_eq!(a.releases(store).await, Release::Released);
 }
@@ -119,7 +119,7 @@ pub async fn a_look_says_who(store: &dyn Store) {
     let holding = inspect(store, &name).await.expect("it is held");
     assert_eq!(holding.name, name);
     assert_eq!((holding.holder, holding.token, holding.label), (Some(a.holder), token, a.label.clone()));
-    assert!(holding.remaining <= LONG && holding.remaining > LONG / 2);
+    assert!(holding.remaining <= ALL_OF_LONG && holding.remaining > LONG / 2);
     assert!(holding.held_for < LONG / 2);
     assert_eq!((holding.revoked, holding.waiting, holding.ticket), (false, 0, None));
     assert_eq!(a.releases(store).await, Release::Released);

@@ -16,6 +16,9 @@ use tokio::time::{Instant, sleep};
 /// The TTL where a lease must not end during the case.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
+/// What is left of a lease of [`LONG`] at most: a store that counts in milliseconds may round up.
+pub(super) const ALL_OF_LONG: Duration = LONG.saturating_add(Duration::from_millis(1));
+
 /// How far apart two looks are.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::store::OPEN_TICKS;
-use leasehold::{Attempt, Claim, Due, NotDue, Release, Renewal, Revoke, Store, TICK_SLACK, Tick, Verdict};
+use leasehold::{Attempt, Claim, Due, LockName, NotDue, Release, Renewal, Revoke, Store, TICK_SLACK, Tick, Verdict};
 
+use super::Case;
 use super::handles::handles;
 use super::scene::{
     Claimant, LONG, Ticks, ask, ensure, finished, fresh_name, granted, holders, inspect, once, refused, retried,
@@ -670,4 +671,122 @@ async fn many_claim_a_tick(store: &dyn Store, permits: u32) {
         winner.holder = granted[0].0;
         winner.ends(store, Verdict::Done(ticks.nth(number))).await;
     }
+}
+
+macro_rules! cases {
+    ($($case:ident)*) => {
+        /// The cases of [`Store::reset_marks`], for every store that has ticks. They are not among those of
+        /// [`conformance!`](crate::conformance!): run them with [`run_all`](super::run_all).
+        pub const RESETS: &[Case] = &[$((stringify!($case), |subject| Box::pin($case(subject.store())))),*];
+    };
+}
+
+cases! {
+    a_forgotten_tick_is_claimed_anew what_stands_open_is_forgotten_with_the_mark who_runs_a_forgotten_tick_goes_on
+    late_verdicts_on_a_forgotten_tick_are_harmless without_a_mark_there_is_nothing_to_forget
+}
+
+/// Whether there was a mark.
+async fn reset(store: &dyn Store, name: &LockName) -> bool {
+    store.reset_marks(name).await.expect("a reset is answered")
+}
+
+/// As if none had ever been claimed, older ones too, and attempts are counted anew. Tokens go on growing. Other names
+/// keep their marks.
+pub async fn a_forgotten_tick_is_claimed_anew(store: &dyn Store) {
+    let ticks = Ticks::of(store).await;
+    for mode in MODES {
+        let (name, other) = (fresh_name("forgotten"), fresh_name("not forgotten"));
+        let mut last = None;
+        for name in [&other, &name] {
+            let a = Claimant::of(name);
+            last = Some(a.runs(store, mode(ticks.nth(2))).await.token);
+            a.ends(store, Verdict::Done(ticks.nth(2))).await;
+        }
+        for number in [2, 1] {
+            assert!(reset(store, &name).await, "there was a mark");
+            let b = Claimant::of(&name);
+            let grant = b.runs(store, mode(ticks.nth(number))).await;
+            assert_eq!((grant.attempt, grant.gave_up), (1, None));
+            assert!(last < Some(grant.token), "{} after {last:?}", grant.token);
+            last = Some(grant.token);
+            b.ends(store, Verdict::Done(ticks.nth(number))).await;
+            let why = Claimant::of(&name).is_not_due(store, mode(ticks.nth(number))).await;
+            assert_eq!(why, finished(ticks.nth(number)), "it counts again");
+        }
+        assert_eq!(Claimant::of(&other).is_not_due(store, mode(ticks.nth(2))).await, finished(ticks.nth(2)));
+    }
+}
+
+/// A tick that was begun, and was to be tried again, is as new.
+pub async fn what_stands_open_is_forgotten_with_the_mark(store: &dyn Store) {
+    let (name, ticks) = (fresh_name("forgotten open"), Ticks::of(store).await);
+    for number in [1, 2] {
+        let a = Claimant::of(&name);
+        a.runs(store, retried(ticks.nth(number))).await;
+        a.ends(store, Verdict::Failed).await;
+    }
+    Claimant::of(&name).is_not_due(store, once(ticks.nth(1))).await;
+    assert!(reset(store, &name).await);
+    let b = Claimant::of(&name);
+    assert_eq!(b.runs(store, once(ticks.nth(3))).await.attempt, 1);
+    b.ends(store, Verdict::Done(ticks.nth(3))).await;
+    for number in [1, 2] {
+        let why = Claimant::of(&name).is_not_due(store, retried(ticks.nth(number))).await;
+        assert_eq!(why, finished(ticks.nth(3)), "it stands open no more");
+    }
+}
+
+/// A lease that lives lives on, under its token, and keeps others from the lock; and its end is one.
+pub async fn who_runs_a_forgotten_tick_goes_on(store: &dyn Store) {
+    let ticks = Ticks::of(store).await;
+    for mode in MODES {
+        let name = fresh_name("runs on");
+        let a = Claimant::of(&name);
+        let grant = a.runs(store, mode(ticks.nth(2))).await;
+        assert!(reset(store, &name).await);
+        assert_eq!(a.renews(store, LONG).await, Renewal::Renewed);
+        for number in [1, 2, 3] {
+            let told = Claimant::of(&name).is_held_off(store, mode(ticks.nth(number))).await;
+            assert_eq!(holders(&told), [a.holder], "{told:?}");
+        }
+        a.ends(store, Verdict::Done(ticks.nth(2))).await;
+        let next = Claimant::of(&name).runs(store, mode(ticks.nth(3))).await;
+        assert_eq!(next.attempt, 1);
+        assert!(grant.token < next.token, "{} after {}", next.token, grant.token);
+    }
+}
+
+/// Whoever had it may say how it went, late, whatever has become of the lock: it closes and opens nothing of others.
+pub async fn late_verdicts_on_a_forgotten_tick_are_harmless(store: &dyn Store) {
+    let ticks = Ticks::of(store).await;
+    for verdict in [Verdict::Failed, Verdict::NotStarted, Verdict::Done(ticks.nth(1))] {
+        let name = fresh_name("late and forgotten");
+        let late = Claimant::of(&name);
+        late.dies_of(store, once(ticks.nth(1))).await;
+        assert!(reset(store, &name).await);
+        let b = Claimant::of(&name);
+        assert_eq!(b.runs(store, retried(ticks.nth(2))).await.attempt, 1);
+        assert_eq!(late.says(store, verdict).await, Release::NotHeld);
+        assert_eq!(b.renews(store, LONG).await, Renewal::Renewed, "no lease is changed");
+        b.ends(store, Verdict::Failed).await;
+        assert_eq!(Claimant::of(&name).is_not_due(store, retried(ticks.nth(1))).await, finished(ticks.nth(2)));
+        assert_eq!(Claimant::of(&name).runs(store, retried(ticks.nth(2))).await.attempt, 2);
+    }
+}
+
+/// It says so, and does no harm.
+pub async fn without_a_mark_there_is_nothing_to_forget(store: &dyn Store) {
+    let (name, ticks) = (fresh_name("no mark"), Ticks::of(store).await);
+    assert!(!reset(store, &name).await, "nobody ever asked for it");
+    assert_eq!(inspect(store, &name).await, None);
+    let a = Claimant::of(&name);
+    a.takes(store, LONG).await;
+    assert!(!reset(store, &name).await, "it was never claimed for a tick");
+    assert_eq!(a.releases(store).await, Release::Released);
+    let b = Claimant::of(&name);
+    b.runs(store, once(ticks.nth(1))).await;
+    b.ends(store, Verdict::Done(ticks.nth(1))).await;
+    assert!(reset(store, &name).await);
+    assert!(!reset(store, &name).await, "it was forgotten before");
 }

@@ -59,6 +59,10 @@ impl Primary for Faulty {
         Box::pin(self.answer(Operation::Raise, self.primary().raise(epoch)))
     }
 
+    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(self.answer(Operation::Raise, self.primary().reached(epoch, anew)))
+    }
+
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(self.answer(Operation::Diagnose, self.primary().examine()))
     }

@@ -76,6 +76,17 @@ impl Member for Wire {
         })
     }
 
+    fn announce<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
+        let into = into.to_owned();
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                let into = into.clone();
+                Box::pin(async move { member(&store).announce(floor, &into).await })
+            };
+            self.carry(call).await?
+        })
+    }
+
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
         let into = into.to_owned();
         Box::pin(async move {
@@ -114,6 +125,11 @@ impl Member for Wire {
             };
             self.carry(call).await?
         })
+    }
+
+    /// No message says so.
+    fn last_life(&self) -> Option<Arc<str>> {
+        None
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

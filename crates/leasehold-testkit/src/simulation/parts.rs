@@ -88,6 +88,15 @@ impl Primary for Wire {
         })
     }
 
+    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                Box::pin(async move { primary(&*store).reached(epoch, anew).await })
+            };
+            Wire::carry(self, call).await?
+        })
+    }
+
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         sent!(self, primary.examine())
     }

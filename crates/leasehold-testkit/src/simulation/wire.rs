@@ -243,6 +243,17 @@ impl Store for Wire {
         })
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        let name = name.clone();
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                let name = name.clone();
+                Box::pin(async move { store.reset_marks(&name).await })
+            };
+            self.carry(call).await?
+        })
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(async move {
             let call = |store: Arc<dyn Store>| -> BoxFuture<'static, _> { Box::pin(async move { store.time().await }) };

@@ -96,6 +96,11 @@ enum Flaw {
     FewTicksStayOpen,
     GivingUpIsSilent,
     TheNewestIsGivenUp,
+    ResetsForgetNothing,
+    ResetsKeepWhatIsOpen,
+    ResetsForgetAllNames,
+    ResetsEndTheLease,
+    ResetsAlwaysFindAMark,
     // verdicts
     NotStartedIsIgnored,
     NotStartedInTimeOnly,
@@ -502,6 +507,10 @@ impl Store for Mutant {
         Box::pin(self.revoke_it(name, holder, how))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.reset(name))
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         self.inner.time()
     }
@@ -537,6 +546,16 @@ impl Store for Mutant {
 
 // Without a flaw it passes: what the cases below find is the flaw, not the wrapper.
 conformance!(without_a_flaw, paused, Arc::new(Mutant::new(Flaw::Nothing)) as Arc<dyn Store>);
+
+#[test]
+fn without_a_flaw_marks_are_forgotten() {
+    for (name, case) in conformance::RESETS {
+        println!("{name}");
+        run_paused(async { Subject::new(Arc::new(Mutant::new(Flaw::Nothing))) }, async |subject: &Subject| {
+            case(subject).await;
+        });
+    }
+}
 
 /// One test for each flaw, by its name: each case that is named beside it finds it.
 macro_rules! found {
@@ -636,6 +655,12 @@ mod found {
         FewTicksStayOpen by the_oldest_of_too_many_is_given_up;
         GivingUpIsSilent by the_oldest_of_too_many_is_given_up;
         TheNewestIsGivenUp by the_oldest_of_too_many_is_given_up;
+
+        ResetsForgetNothing by a_forgotten_tick_is_claimed_anew;
+        ResetsKeepWhatIsOpen by what_stands_open_is_forgotten_with_the_mark;
+        ResetsForgetAllNames by a_forgotten_tick_is_claimed_anew;
+        ResetsEndTheLease by who_runs_a_forgotten_tick_goes_on;
+        ResetsAlwaysFindAMark by without_a_mark_there_is_nothing_to_forget;
 
         NotStartedIsIgnored by not_started_frees_the_tick_for_everybody, not_started_counts_late,
             leaving_counts_as_not_started;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use leasehold::store::OPEN_TICKS;
 use leasehold::{
-    Attempt, Claim, Due, HolderId, Holding, LeaseKey, LockName, NotDue, OpenTick, Place, Result, Standing, Store, Tick,
-    Verdict,
+    Attempt, Claim, Due, HolderId, Holding, LeaseKey, LockName, NotDue, OpenTick, Place, Result, Revoke, Standing,
+    Store, Tick, Verdict,
 };
 
 use super::Flaw::{self, *};
@@ -241,6 +241,21 @@ impl Mutant {
     pub async fn judge(&self, lease: &LeaseKey, verdict: Option<Verdict>) {
         let is_alive = self.alive(&lease.name).await.contains(&lease.holder);
         self.mark(&lease.name, |mark| mark.judge(self.flaw, lease.holder, verdict, is_alive));
+    }
+
+    /// An operator has them forgotten.
+    pub async fn reset(&self, name: &LockName) -> Result<bool> {
+        let had_a_mark = self.mark(name, |mark| mark.newest.is_some());
+        match self.flaw {
+            ResetsForgetNothing => {}
+            ResetsKeepWhatIsOpen => self.mark(name, |mark| mark.newest = None),
+            ResetsForgetAllNames => *self.marks.lock().unwrap() = Marks::default(),
+            _ => self.forget_ticks(name),
+        }
+        if self.has(ResetsEndTheLease) {
+            self.inner.revoke(name, None, Revoke::Now).await?;
+        }
+        Ok(had_a_mark || self.has(ResetsAlwaysFindAMark))
     }
 
     pub fn forget_ticks(&self, name: &LockName) {

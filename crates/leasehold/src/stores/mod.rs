@@ -1,9 +1,10 @@
 //! The stores, and how one is chosen by URL.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::store::{Store, USUAL_TTL};
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
@@ -125,6 +126,23 @@ fn guarded(url: &str) -> String {
         return url.to_owned();
     }
     format!("{url}{}restart_guard=on", if url.contains('?') { '&' } else { '?' })
+}
+
+/// The TTL of a lock that is given none, in the store at `url`: its [`Traits::usual_ttl`](crate::store::Traits::usual_ttl).
+/// Opens nothing and asks nobody; of a URL that is wrong it says the usual, as [`open`] says what is wrong.
+#[must_use]
+pub fn usual_ttl(url: &str) -> Duration {
+    match url.split_once(':').and_then(|(scheme, _)| kind(scheme)) {
+        #[cfg(feature = "redis")]
+        Some("redis") => redis::usual_ttl(url),
+        _ => USUAL_TTL,
+    }
+}
+
+/// The same of a quorum of these.
+#[must_use]
+pub fn usual_ttl_of_quorum(urls: &[impl AsRef<str>]) -> Duration {
+    urls.iter().map(|url| usual_ttl(&guarded(url.as_ref()))).fold(USUAL_TTL, Duration::min)
 }
 
 fn kind(scheme: &str) -> Option<&'static str> {

@@ -2,6 +2,9 @@
 
 use crate::error::{Error, ErrorKind};
 
+/// What to do where nobody takes connections.
+pub(super) const NOBODY_THERE: &str = "is its server running, and is this where it listens?";
+
 /// Why a URL can't be used.
 #[derive(Debug)]
 pub(super) enum Wrong {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::route::RouteLease;
+use super::shared::SET_IT;
 use super::stores::{Side, Stores};
 use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
@@ -415,7 +416,7 @@ fn is_newer(known: &Route, read: &Route) -> Result<bool> {
             ErrorKind::Misconfigured,
             format!(
                 "the arbiter has gone back from route {} to {}: it was restored from a backup or a copy that lagged was \
-                 promoted, and nothing can be granted until an operator has set a later route",
+                 promoted, and nothing can be granted until an operator has set a later route. {SET_IT}",
                 known.epoch, read.epoch
             ),
         ));

@@ -81,7 +81,7 @@ impl Store for Fallback {
             wake_ups: primary.wake_ups && arbiter.wake_ups,
             hands_over: false,
             session_bound: false,
-            usual_ttl: USUAL_TTL,
+            usual_ttl: self.shared().settings.usual_ttl(),
             longest_stop_grace: self.shared().settings.longest_stop_grace(),
         }
     }
@@ -140,6 +140,11 @@ impl Store for Fallback {
             self.shared().start(&self.stores)?;
             self.shared().revoke(&self.stores, name, holder, how).await
         })
+    }
+
+    /// The arbiter's, whichever store is in use: no mark is anywhere else.
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        self.stores.on(Side::Arbiter).reset_marks(name)
     }
 
     /// The arbiter's, whichever store is in use: ticks are its business.

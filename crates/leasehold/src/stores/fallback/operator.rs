@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::Fallback;
-use super::shared::limited;
+use super::shared::{limited, lost};
+use super::stores::Side;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Epoch, Reading};
+use crate::store::{Epoch, Reading, Serving};
 
 /// How many routes there may have been of which the primary has not heard: it hears of those under which it is asked for locks.
 const UNHEARD: u64 = 16;
@@ -21,12 +22,31 @@ impl Fallback {
     /// has heard before.
     ///
     /// # Errors
-    /// The arbiter can't say.
+    /// The arbiter can't say. It has none, and there was one ([`ErrorKind::Misconfigured`]); or whether there was, the primary
+    /// can't say.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn route(&self) -> Result<Option<Reading>> {
-        limited(LIMIT, self.stores.arbiter().route()).await
+        let reading = limited(LIMIT, self.stores.arbiter().route()).await?;
+        if reading.is_none() {
+            self.check_that_there_was_none().await?;
+        }
+        Ok(reading)
+    }
+
+    /// Of a route that was lost the primary has heard, or leases in either store have its number in their tokens.
+    async fn check_that_there_was_none(&self) -> Result<()> {
+        let unknown = |error: Error| {
+            error.context("the arbiter knows of no route, and the primary can't say whether there was one")
+        };
+        let Serving { watermark, .. } = limited(LIMIT, self.stores.primary().serves()).await.map_err(unknown)?;
+        let mut seen = watermark;
+        for side in [Side::Primary, Side::Arbiter] {
+            let held = limited(LIMIT, self.stores.on(side).list()).await?;
+            seen = held.iter().map(|holding| Epoch::of(holding.token)).fold(seen, Epoch::max);
+        }
+        if seen > Epoch::default() { Err(lost(seen)) } else { Ok(()) }
     }
 
     /// The operator's step after the arbiter's data was lost or restored (a backup, a promoted copy), taken before any client

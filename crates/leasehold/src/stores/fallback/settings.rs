@@ -85,6 +85,12 @@ impl Settings {
         self
     }
 
+    /// The TTL of a lock for which no other is said: [`USUAL_TTL`], or the largest if that is less.
+    #[must_use]
+    pub fn usual_ttl(&self) -> Duration {
+        USUAL_TTL.min(self.max_ttl)
+    }
+
     /// The longest that a holder may need to stop: it has to be gone when the route lease ends, and a refresh of that may
     /// fail once or twice.
     #[must_use]
@@ -128,7 +134,11 @@ impl Settings {
         RouteTerms { lease: self.route_lease, drift: validity::parts_per_million(), max_ttl: self.max_ttl, primary }
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    /// Whether they make sense.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](ErrorKind::Misconfigured): one of the spans is too short or too long.
+    pub fn check(&self) -> Result<()> {
         let spans = [
             ("route lease", self.route_lease),
             ("max_ttl", self.max_ttl),

@@ -320,11 +320,15 @@ fn neither(primary: impl Display, arbiter: impl Display) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
+/// What an operator does then.
+pub(super) const SET_IT: &str =
+    "Stop all clients, then: `leasehold route set --restored` (ticks up to five minutes from then count as run)";
+
 /// An arbiter without a route, which has had one.
-fn lost(seen: Epoch) -> Error {
+pub(super) fn lost(seen: Epoch) -> Error {
     let message = format!(
         "the arbiter knows of no route, and number {seen} has been seen: the arbiter has lost its data, and nothing can be \
-         granted until an operator has set a later route"
+         granted until an operator has set a later route. {SET_IT}"
     );
     Error::new(ErrorKind::Misconfigured, message)
 }

@@ -85,7 +85,11 @@ impl Shared {
         let parts = join(stores.primary().examine(), stores.on(Side::Arbiter).diagnose());
         let (read, serves, (primary, arbiter)) = join3(self.read_anew(), serves, parts).await;
         let mut findings = vec![self.about_the_route(&read)];
-        findings.extend(serves.ok().and_then(|serving| self.about_the_primary(&serving)));
+        findings.extend(match serves {
+            Ok(serving) => self.about_the_primary(&serving),
+            // It says so itself below, unless it could be asked for the rest.
+            Err(error) => primary.is_ok().then(|| Finding::warning("primary", error.to_string(), "look again")),
+        });
         for (found, subject) in [(primary, "primary"), (arbiter, "arbiter")] {
             match found {
                 Ok(found) => findings.extend(found),
@@ -124,7 +128,11 @@ impl Shared {
 
     fn about_the_route(&self, read: &Result<()>) -> Finding {
         if let Err(error) = read {
-            let fix = "without the arbiter nothing is granted, and holds end with the route lease";
+            let fix = if error.is_transient() {
+                "see that it can be reached: without the arbiter nothing is granted, and holds end with the route lease"
+            } else {
+                "see to it; until then nothing is granted, and holds end with the route lease"
+            };
             return Finding::problem("route", error.to_string(), fix);
         }
         let Some(route) = self.known_route() else {

@@ -17,6 +17,8 @@ pub(super) struct Health {
     /// Since when it can't be reached, and why.
     failing: Option<(Moment, String)>,
     serving: Option<(Incarnation, Moment)>,
+    /// For how long clients have reached it while it is not in use, by what they have left there.
+    reached_for: Duration,
 }
 
 impl Health {
@@ -27,15 +29,21 @@ impl Health {
                 self.failing = None;
                 let is_same = self.serving.as_ref().is_some_and(|(known, _)| *known == serving.incarnation);
                 if !is_same {
+                    self.reached_for = Duration::ZERO;
                     self.serving = Some((serving.incarnation.clone(), sent));
                 }
             }
             Err(error) => {
-                self.serving = None;
+                (self.serving, self.reached_for) = (None, Duration::ZERO);
                 let since = self.failing.take().map_or(sent, |(since, _)| since);
                 self.failing = error.is_transient().then(|| (since, error.to_string()));
             }
         }
+    }
+
+    /// Clients have reached it for so long, as they have written down at the primary itself.
+    pub fn note_reached(&mut self, span: Duration) {
+        self.reached_for = span;
     }
 
     /// Whether it serves what the route leads to.
@@ -88,7 +96,8 @@ pub(super) fn called_for(route: &RouteLease, health: &Health, settings: &Setting
         Target::Arbiter => {
             let (serving, since) = health.serves_another_than(None)?;
             let quiet = settings.up_after.max(route.patience());
-            let is_up = now.since(since) >= settings.up_after
+            // A client may be gone before that is over: what it has seen counts for the next.
+            let is_up = now.since(since).max(health.reached_for) >= settings.up_after
                 && route.complained(now).is_none_or(|ago| ago >= settings.up_after)
                 && route.in_force_for(now) >= quiet;
             is_up.then(|| to_primary(route, serving, quiet, route.patience()))

@@ -12,6 +12,7 @@ use futures_util::future::FutureExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::leftovers::Leftover;
+use super::route::RouteLease;
 use super::shared::{Shared, limited, lock};
 use super::stores::{Side, Stores};
 use super::switch;
@@ -109,8 +110,10 @@ impl Shared {
             let sent = self.now();
             let answer = limited(self.settings.primary_limit(), stores.primary().serves()).await;
             self.health.send_modify(|health| health.note(&answer, sent));
+            self.first_reading().await;
             if let Ok(serving) = &answer {
                 self.tell_of_the_route(stores, serving.watermark).await;
+                self.note_that_it_is_reached(stores).await;
             }
             if self.is_to_complain(complained) {
                 complained = sent;
@@ -133,6 +136,32 @@ impl Shared {
         if known < route.route.epoch {
             let _ = limited(self.settings.primary_limit(), stores.primary().raise(route.route.epoch)).await;
         }
+    }
+
+    /// What is seen of the primary is of no use before it is known where the route leads; and who has a short job sees it only
+    /// once.
+    async fn first_reading(&self) {
+        let mut heard = self.heard.subscribe();
+        if self.known_route().is_none() {
+            let _ = tokio::time::timeout(self.settings.read_limit(), heard.changed()).await;
+        }
+    }
+
+    /// Has it count, for clients that come when this one has gone, from when it is reached again; anew where somebody has
+    /// complained since.
+    async fn note_that_it_is_reached(&self, stores: &Stores) {
+        let now = self.now();
+        let is_in_reserve = |route: &RouteLease| route.route.target == Target::Arbiter && route.is_in_force(now);
+        let mut span = Duration::ZERO;
+        if let Some(route) = self.known_route().filter(is_in_reserve) {
+            let limit = self.settings.primary_limit();
+            let reached = async |anew| limited(limit, stores.primary().reached(route.route.epoch, anew)).await;
+            span = reached(false).await.unwrap_or_default();
+            if route.complained(now).is_some_and(|ago| ago <= span) {
+                span = reached(true).await.unwrap_or_default();
+            }
+        }
+        self.health.send_modify(|health| health.note_reached(span));
     }
 
     /// Nobody goes back to a primary that one of us can't reach.

@@ -132,7 +132,7 @@ impl Inner {
         while !votes.are_decided()
             && let Some((member, answer)) = round.next().await
         {
-            votes.count(member, answer);
+            votes.count(member, self.with_a_vote(member, answer));
         }
         // Their answers don't matter any more; what follows comes behind them.
         drop(round);
@@ -235,7 +235,7 @@ impl Inner {
         while told.yes < self.majority()
             && let Some((member, answer)) = round.next().await
         {
-            told.count(member, answer);
+            told.count(member, self.with_a_vote(member, answer));
         }
         (told, round)
     }

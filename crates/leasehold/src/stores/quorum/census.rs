@@ -195,6 +195,19 @@ impl Inner {
         identity.is_some()
     }
 
+    /// The answer of a member, unless its address leads to the same server as that of another by now: that has one vote.
+    pub(super) fn with_a_vote<T>(&self, member: usize, answer: Result<T>) -> Result<T> {
+        let life = |member: usize| self.nodes[member].member().last_life();
+        let other = life(member).and_then(|own| (0..member).find(|other| life(*other).is_some_and(|life| life == own)));
+        match (answer, other) {
+            (Ok(_), Some(other)) => {
+                let message = format!("its address leads to the same server as {} by now", self.nodes[other].name);
+                Err(Error::new(ErrorKind::Misconfigured, message).maybe_applied())
+            }
+            (answer, _) => answer,
+        }
+    }
+
     /// A claim to one member; who that is, is asked first, if it isn't known.
     pub(super) async fn claim(&self, member: usize, claim: &Claim) -> Result<Attempt> {
         let node = &self.nodes[member];

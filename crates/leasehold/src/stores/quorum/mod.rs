@@ -9,6 +9,8 @@
 //! | `debts` | what a member has not heard of |
 //! | `renewal` `ending` `view` | renewing, releasing and cleaning up, what an operator sees |
 //! | `refill` `sweep` | a member that came back empty: for one name, and for all |
+//! | `reset` | marks that an operator has forgotten, by all |
+//! | `notes` | what is written down for people |
 //! | `census` | who the members are, and whether they may be |
 //!
 //! What it rests on, and what it departs in from Redlock: docs/design/0015-quorum.md.
@@ -17,9 +19,11 @@ mod acquire;
 mod census;
 mod debts;
 mod ending;
+mod notes;
 mod outage;
 mod refill;
 mod renewal;
+mod reset;
 mod round;
 mod rounds;
 mod sweep;
@@ -150,7 +154,7 @@ impl Store for Quorum {
             wake_ups: members.clone().any(|member| member.wake_ups),
             hands_over: false,
             session_bound: false,
-            usual_ttl: USUAL_TTL,
+            usual_ttl: members.clone().map(|member| member.usual_ttl).fold(USUAL_TTL, Duration::min),
             longest_stop_grace: Duration::MAX,
         }
     }
@@ -201,6 +205,10 @@ impl Store for Quorum {
         Box::pin(self.inner.revoke(name, holder, how))
     }
 
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.inner.reset_marks(name))
+    }
+
     fn time(&self) -> BoxFuture<'_, Result<Duration>> {
         Box::pin(self.inner.time())
     }
@@ -230,6 +238,6 @@ impl Store for Quorum {
     }
 
     fn as_notes(&self) -> Option<&dyn Notes> {
-        None
+        self.inner.keep_notes().then_some(self)
     }
 }

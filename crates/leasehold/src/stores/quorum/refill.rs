@@ -22,14 +22,14 @@ use crate::tick::{OpenTick, TICK_SLACK, Tick};
 /// What the members remember of a name.
 pub(super) struct Recalled {
     pub answers: Vec<(usize, Memories)>,
-    failed: Vec<(usize, Error)>,
+    pub failed: Vec<(usize, Error)>,
 }
 
 /// A quorum is founded with the latest of its members' clocks, which may be so far ahead of the earliest.
 const CLOCKS_APART: Duration = Duration::from_secs(60);
 
 /// Members, and which life of each is meant.
-type Lives = Vec<(usize, Box<str>)>;
+pub(super) type Lives = Vec<(usize, Box<str>)>;
 
 impl Inner {
     pub(super) async fn recall(&self, name: &LockName, limit: Duration) -> Recalled {
@@ -74,12 +74,14 @@ impl Inner {
             let clocks: Vec<_> = answers.iter().map(|(member, memories)| (*member, memories.clock)).collect();
             return self.found_from_now_on(&clocks, lives_of(&answers, &everybody), limit).await;
         }
+        if let Some(floor) = floor_announced(&answers) {
+            return self.finish_founding(floor, &answers, limit).await;
+        }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
         }
         let message = format!(
-            "{} came back empty, and {needed} others that remember {name} are needed to fill them; there are {}: accept the loss, \
-             or bring them back with their data",
+            "{} came back empty, and {needed} others that remember {name} are needed to fill them; there are {}: {ACCEPT_IT}",
             self.named(empty),
             others.len()
         );
@@ -168,11 +170,25 @@ impl Inner {
         limit: Duration,
     ) -> Result<()> {
         let floor = self.floor_at(clocks)?;
+        // All of them, before the first is founded: should we be gone then, anybody can finish it.
+        let unheard = self.announce_founding(floor, &everybody, limit).await;
+        if !unheard.is_empty() {
+            return Err(self.outage(&unheard).context("it is new, and founded once all its members can be told so"));
+        }
         let failed = self.tell_of_founding(floor, &everybody, limit).await;
         let mut left = everybody;
         left.retain(|(member, _)| failed.iter().any(|(failed, _)| failed == member));
         self.go_on_founding(floor, left);
         self.is_founded(self.nodes.len() - failed.len(), &failed)
+    }
+
+    /// Whoever began it has gone: it is finished at those that have heard of its first step, in this same life. They have
+    /// forgotten nothing since they were blank, all of them.
+    async fn finish_founding(&self, floor: Tick, answers: &[(usize, Memories)], limit: Duration) -> Result<()> {
+        let unfounded: Vec<_> = answers.iter().filter(|(_, known)| known.announced.is_some()).collect();
+        let whom: Lives = unfounded.iter().map(|(member, known)| (*member, known.life.clone())).collect();
+        let failed = self.tell_of_founding(floor, &whom, limit).await;
+        if failed.len() < whom.len() { Ok(()) } else { Err(self.outage(&failed).maybe_applied()) }
     }
 
     /// One at a time: who sees it unfounded later begins anew.
@@ -206,11 +222,16 @@ impl Inner {
         member.found(floor, life).await
     }
 
+    /// Who has not heard of the first step.
+    async fn announce_founding(&self, floor: Tick, whom: &Lives, limit: Duration) -> Vec<(usize, Error)> {
+        let calls = whom.iter().map(|(member, life)| (*member, self.nodes[*member].member().announce(floor, life)));
+        those_that_failed(Round::send(calls, limit).await).await
+    }
+
     /// Who has not heard of it.
     async fn tell_of_founding(&self, floor: Tick, whom: &Lives, limit: Duration) -> Vec<(usize, Error)> {
         let calls = whom.iter().map(|(member, life)| (*member, self.nodes[*member].member().found(floor, life)));
-        let answers = Round::send(calls, limit).await.rest().await;
-        answers.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect()
+        those_that_failed(Round::send(calls, limit).await).await
     }
 
     fn is_founded(&self, heard: usize, failed: &[(usize, Error)]) -> Result<()> {
@@ -221,10 +242,23 @@ impl Inner {
         }
     }
 
-    fn named(&self, members: &[usize]) -> String {
+    pub(super) fn named(&self, members: &[usize]) -> String {
         let nodes = self.nodes.iter().enumerate().filter(|(member, _)| members.contains(member));
         nodes.map(|(_, node)| &*node.name).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// What there is to do where too few remember, for people.
+pub(super) const ACCEPT_IT: &str = "once no job holds a lock, accept the loss: `leasehold accept-loss --yes` (ticks up to five minutes \
+                                    from then count as run, and keys are forgotten)";
+
+/// Up to where ticks are to count as claimed, by a founding that was begun and not finished.
+fn floor_announced(answers: &[(usize, Memories)]) -> Option<Tick> {
+    answers.iter().filter_map(|(_, memories)| memories.announced).max()
+}
+
+async fn those_that_failed(round: Round<'_, ()>) -> Vec<(usize, Error)> {
+    round.rest().await.into_iter().filter_map(|(member, answer)| Some((member, answer.err()?))).collect()
 }
 
 /// While it lives, somebody goes on founding.
@@ -256,6 +290,7 @@ fn all_that(remember: &[&Memories]) -> Memories {
         token: remember.iter().map(|memories| memories.token).max().unwrap_or_default(),
         newest: remember.iter().filter_map(|memories| memories.newest).max(),
         floor: remember.iter().filter_map(|memories| memories.floor).max(),
+        announced: None,
         open,
         life: Box::default(),
         clock: remember.iter().map(|memories| memories.clock).max().unwrap_or_default(),

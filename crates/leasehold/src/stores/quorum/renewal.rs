@@ -66,7 +66,7 @@ impl Inner {
         while !tallies.iter().all(|tally| self.is_decided(tally))
             && let Some((member, answers)) = round.next().await
         {
-            count(&mut tallies, member, answers);
+            count(&mut tallies, member, self.with_a_vote(member, answers));
         }
         let answers = tallies.iter().map(|tally| self.answer(tally)).collect();
         let lasting: Vec<_> = tallies

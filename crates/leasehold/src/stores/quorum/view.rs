@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use futures_util::future::FutureExt;
+use futures_util::future::{FutureExt, join3};
 
+use super::refill::{ACCEPT_IT, Recalled};
 use super::round::Round;
 use super::rounds::read_label;
 use super::{Inner, LIMIT};
@@ -124,10 +125,18 @@ impl Inner {
         if subscribed.is_empty() { Err(self.outage(&failed)) } else { Ok(WakeUps::any_of(subscribed)) }
     }
 
+    /// # Errors
+    /// No member can be asked.
     pub(super) async fn diagnose(&self) -> Result<Vec<Finding>> {
-        let calls = (0..self.nodes.len()).map(|member| (member, self.nodes[member].member().examine()));
+        let all = 0..self.nodes.len();
+        let calls = all.clone().map(|member| (member, self.nodes[member].member().examine()));
+        let examined = async { Round::send(calls, LIMIT * 5).await.rest().await };
+        // Who they are was perhaps never asked; what they remember, with a name that nobody has used.
+        let met = async { self.ask(all.collect(), LIMIT * 5).await.rest().await };
+        let unused = LockName::new(&HolderId::fresh().to_string()).expect("digits are a name");
+        let (mut answers, met, recalled) = join3(examined, met, self.recall(&unused, LIMIT * 5)).await;
+        met.into_iter().for_each(|answer| _ = self.is_met(answer));
         let (mut findings, mut away) = (Vec::new(), Vec::new());
-        let mut answers = Round::send(calls, LIMIT * 5).await.rest().await;
         answers.sort_unstable_by_key(|(member, _)| *member);
         for (member, answer) in answers {
             let name = &self.nodes[member].name;
@@ -138,7 +147,10 @@ impl Inner {
                 Err(error) => away.push((member, error)),
             }
         }
-        findings.insert(0, self.finding(&away));
+        if away.len() == self.nodes.len() {
+            return Err(self.outage(&away));
+        }
+        findings.splice(0..0, [Some(self.finding(&away)), self.about_memories(&recalled)].into_iter().flatten());
         if let Err(error) = self.check_members() {
             let fix = "name independent servers, each once, that are nobody's replicas and in no cluster";
             findings.insert(0, Finding::problem("quorum", error.to_string(), fix));
@@ -154,6 +166,36 @@ impl Inner {
         let severity = if all - away.len() < self.majority() { Severity::Problem } else { Severity::Warning };
         let fix = Some("bring them back: a quorum needs a majority of all its members".to_owned());
         Finding { severity, subject: "quorum", message: self.outage(away).to_string(), fix }
+    }
+
+    /// Whether names are granted of which nobody has asked yet. What each of the members says of itself is no answer to that.
+    fn about_memories(&self, recalled: &Recalled) -> Option<Finding> {
+        const SUBJECT: &str = "memories";
+        let Recalled { answers, failed } = recalled;
+        let (all, needed) = (self.nodes.len(), self.majority());
+        let full = answers.iter().filter(|(_, memories)| memories.is_full).count();
+        if full >= needed || answers.is_empty() {
+            return None;
+        }
+        let are_blank = answers.iter().all(|(_, memories)| memories.is_blank);
+        if are_blank && failed.is_empty() {
+            return Some(Finding::fine(SUBJECT, "the quorum is new: whoever first asks for a lock founds it"));
+        }
+        if are_blank {
+            let message = "the quorum is new, or has lost everything, and takes all its members to be founded: until then nothing \
+                           is granted";
+            return Some(Finding::problem(SUBJECT, message, "bring those back that are away"));
+        }
+        let announced = answers.iter().filter(|(_, memories)| memories.announced.is_some()).count();
+        if full + announced >= needed {
+            return Some(Finding::fine(SUBJECT, "the quorum is being founded, which the next claim finishes"));
+        }
+        let message = format!(
+            "{full} of its {all} members remember all names, and {needed} are needed: locks of which too few know are refused, new \
+             ones among them"
+        );
+        let away = if failed.is_empty() { "" } else { "bring back those that are away; where that doesn't help, " };
+        Some(Finding::problem(SUBJECT, message, format!("{away}{ACCEPT_IT}")))
     }
 
     /// All answers, if a majority has answered.

@@ -124,7 +124,7 @@ struct Live {
     address: Address,
     node: Arc<Node>,
     /// What it is, if that is known.
-    life: String,
+    life: Arc<str>,
     knows_flags: bool,
     /// From when on it may be asked for what, if it has a restart guard.
     standing: Option<Standing>,
@@ -196,6 +196,11 @@ impl Link {
     /// Whether there is a connection that works, for all that is known.
     pub fn is_up(&self) -> bool {
         self.current().is_some()
+    }
+
+    /// What the server is, if there is a connection and that is known.
+    pub fn life(&self) -> Option<Arc<str>> {
+        self.current().map(|live| Arc::clone(&live.life)).filter(|life| !life.is_empty())
     }
 
     /// Where the server is, if that is fixed.
@@ -335,7 +340,7 @@ impl Terms {
         };
         *state.introduced() = Some(Instant::now());
         state.confirm();
-        let (address, life) = (address.clone(), node.identity().unwrap_or_default());
+        let (address, life) = (address.clone(), node.identity().unwrap_or_default().into());
         Ok(Live { connection, address, node: Arc::new(node), life, knows_flags, standing, state })
     }
 

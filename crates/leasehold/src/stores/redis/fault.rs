@@ -8,6 +8,7 @@ use redis::{ErrorKind as Kind, RedisError, ServerErrorKind};
 
 use super::address::Address;
 use crate::error::{Error, ErrorKind};
+use crate::stores::wrong::NOBODY_THERE;
 
 /// What came instead of an answer.
 #[derive(Debug, Clone)]
@@ -93,7 +94,9 @@ fn classified(error: &RedisError, shown: &str) -> Classified {
         Kind::Extension => of_a_code(error.code().unwrap_or_default(), error, shown),
         _ if error.is_timeout() => (ErrorKind::TimedOut, format!("{shown} did not answer in time"), false),
         // Sure only of a connection that was never made, which is told apart: one that was may end so, too.
-        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, format!("{shown} refuses connections"), false),
+        _ if error.is_connection_refusal() => {
+            (ErrorKind::Unavailable, format!("{shown} refuses connections; {NOBODY_THERE}"), false)
+        }
         Kind::Io => (ErrorKind::Unavailable, format!("the connection to {shown} broke ({error})"), false),
         _ => (ErrorKind::Internal, format!("{shown} gave an answer that can't be read ({error})"), false),
     }

@@ -147,6 +147,11 @@ pub(super) fn watermark(namespace: &Namespace) -> String {
     format!("leasehold:{}:watermark", encoded(namespace.as_str()))
 }
 
+/// Since when clients reach the primary of a fallback while it is not in use.
+pub(super) fn reached(namespace: &Namespace) -> String {
+    format!("leasehold:{}:reached", encoded(namespace.as_str()))
+}
+
 /// Where the notes of a topic are: in which order, and what they say.
 pub(super) fn notes(namespace: &Namespace, topic: &Topic) -> [String; 2] {
     let (namespace, sort) = (encoded(namespace.as_str()), topic.sort);

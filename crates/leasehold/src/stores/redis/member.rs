@@ -4,6 +4,7 @@
 //! It goes along with each call, and what is remembered counts only for the life in which it was written down: that a
 //! name is known in full is a mark that says so, never the absence of one (docs/design/0019).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -80,8 +81,9 @@ impl Redis {
         into_this_life(self.run(self.for_claims(), script, keys.lock(), adopt).await?)
     }
 
-    async fn founded(&self, floor: Tick, into: &str) -> Result<()> {
-        let (script, key) = (&self.scripts.member.found, keys::life(&self.options.namespace));
+    /// Takes one of the two steps of a founding.
+    async fn founded(&self, script: &Script, floor: Tick, into: &str) -> Result<()> {
+        let key = keys::life(&self.options.namespace);
         let found = |session: Session<'_>| {
             let mut call = script.begin(session, 1, 3, 512);
             call.arg(&key).arg(session.life).arg(into).arg(digits(floor));
@@ -181,6 +183,7 @@ fn read_memories(value: Value) -> Result<Memories> {
         floor: fields.maybe_number()?.map(tick),
         clock: millis(fields.number()?),
         kept_for: millis(fields.number()?),
+        announced: fields.maybe_number()?.map(tick),
         ..Memories::default()
     };
     while !fields.is_empty() {
@@ -269,8 +272,12 @@ impl Member for Redis {
         Box::pin(self.adopted(name, memories, into))
     }
 
+    fn announce<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.founded(&self.scripts.member.announce, floor, into))
+    }
+
     fn found<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.founded(floor, into))
+        Box::pin(self.founded(&self.scripts.member.found, floor, into))
     }
 
     fn names(&self, from: u64, most: usize) -> BoxFuture<'_, Result<Names>> {
@@ -283,6 +290,10 @@ impl Member for Redis {
 
     fn identity(&self) -> BoxFuture<'_, Result<Identity>> {
         Box::pin(self.who_it_is())
+    }
+
+    fn last_life(&self) -> Option<Arc<str>> {
+        self.servers.life()
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

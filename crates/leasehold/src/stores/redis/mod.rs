@@ -58,6 +58,11 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// How many names are looked at in one go: a pipeline keeps those waiting who come behind it.
 const LISTED_AT_ONCE: usize = 500;
 
+/// The TTL of a lock for which nothing is said, in what `url` names. Of one that is wrong it is the usual one.
+pub(super) fn usual_ttl(url: &str) -> Duration {
+    Options::parse(url).map_or(USUAL_TTL, |options| options.usual_ttl())
+}
+
 /// A store in one Redis server, in the master that sentinels name, or in a cluster.
 ///
 /// - `redis://[user[:password]@]host[:port][/database]`, `redis+unix:///path/to/socket[?db=1]`
@@ -182,7 +187,15 @@ impl Redis {
 
     async fn examined_as(&self, duty: Duty) -> Result<Vec<Finding>> {
         let doctor = Doctor { options: &self.options, scripts: &self.scripts, dial: &self.dial, duty };
-        doctor.diagnose(&self.servers).await.map_err(|fault| self.told(fault))
+        match doctor.diagnose(&self.servers).await {
+            Ok(findings) => Ok(findings),
+            // It has ended the connection, or made no sense. The way that claims go finds out more of who is there.
+            Err(fault @ Fault::Sent(_)) => {
+                let asked = self.ask(&redis::cmd("PING")).await;
+                Err(asked.err().unwrap_or_else(|| self.told(fault)))
+            }
+            Err(fault) => Err(self.told(fault)),
+        }
     }
 
     /// Asks any master.
@@ -373,7 +386,7 @@ impl Store for Redis {
             wake_ups: true,
             hands_over: self.options.hands_over(),
             session_bound: false,
-            usual_ttl: USUAL_TTL,
+            usual_ttl: self.options.usual_ttl(),
             longest_stop_grace: Duration::MAX,
         }
     }
@@ -467,6 +480,13 @@ impl Store for Redis {
             };
             let hit = answer::holding(self.call(&self.scripts.revoke, &self.keys(name), revoke).await?, name)?;
             if how == Revoke::Gently { answer::all_could_be_told(hit) } else { Ok(hit) }
+        })
+    }
+
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let had_a_mark = self.claim(&self.scripts.reset, &self.keys(name), |_: Session<'_>, call| call).await?;
+            Ok(had_a_mark == Value::Int(1))
         })
     }
 

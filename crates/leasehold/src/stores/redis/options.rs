@@ -11,6 +11,7 @@ use super::restart_guard::RestartGuard;
 use super::tls;
 use crate::error::{Error, Result};
 use crate::name::Namespace;
+use crate::store::USUAL_TTL;
 use crate::stores::password::Password;
 use crate::stores::percent::decoded;
 use crate::stores::query;
@@ -160,6 +161,11 @@ impl Options {
     pub fn guard(&self) -> Option<Duration> {
         let is_on = self.restart_guard.unwrap_or(!matches!(self.topology, Topology::One(_)));
         is_on.then_some(self.max_ttl)
+    }
+
+    /// A lock for which nothing is said must not ask for more than the largest.
+    pub fn usual_ttl(&self) -> Duration {
+        self.guard().map_or(USUAL_TTL, |largest| largest.min(USUAL_TTL))
     }
 
     /// What has to be known to keep it.

@@ -124,6 +124,19 @@ impl Redis {
         self.run(&self.servers, script, &key, make).await.map(drop)
     }
 
+    async fn reached_for(&self, epoch: Epoch, anew: bool) -> Result<Duration> {
+        let (script, key) = (&self.scripts.primary.reached, keys::reached(&self.options.namespace));
+        let make = |session: Session<'_>| {
+            let mut call = script.begin(session, 1, 2, 256);
+            call.arg(&key).arg(epoch.number()).arg(i32::from(anew));
+            call
+        };
+        match self.run(&self.servers, script, &key, make).await? {
+            Value::Int(span) => Ok(answer::millis(span)),
+            other => Err(unreadable(&other)),
+        }
+    }
+
     async fn serving(&self) -> Result<Serving> {
         let (script, key) = (&self.scripts.primary.serves, keys::watermark(&self.options.namespace));
         let make = |session: Session<'_>| {
@@ -223,6 +236,10 @@ impl Primary for Redis {
 
     fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.raise_to(epoch))
+    }
+
+    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
+        Box::pin(self.reached_for(epoch, anew))
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -30,6 +30,8 @@ pub(super) struct RestartGuard {
 pub(super) struct Standing {
     pub grants_from: Instant,
     pub renews_from: Instant,
+    /// The largest `max_ttl` that any client has given.
+    pub largest: Duration,
 }
 
 /// How much later than `min-replicas-max-lag` says a master that was replaced may take its last write: it looks at its
@@ -66,7 +68,11 @@ impl RestartGuard {
         let lag = old_master_goes_on(node, &to_write, &max_lag).unwrap_or_default();
         let now = Instant::now();
         let from = |span: Duration| now + validity::outlasting(span.saturating_sub(age));
-        Ok(Standing { grants_from: from(max_ttl + lag.max(self.left_within)), renews_from: from(lag) })
+        Ok(Standing {
+            grants_from: from(max_ttl + lag.max(self.left_within)),
+            renews_from: from(lag),
+            largest: max_ttl,
+        })
     }
 
     /// What bears on it of the server's configuration. Who may not ask knows nothing.

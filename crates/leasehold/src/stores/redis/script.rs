@@ -60,6 +60,7 @@ pub(super) struct Scripts {
     pub release: Script,
     pub inspect: Script,
     pub revoke: Script,
+    pub reset: Script,
     pub notes: NoteScripts,
     pub member: MemberScripts,
     pub primary: PrimaryScripts,
@@ -80,6 +81,7 @@ pub(super) struct MemberScripts {
     pub conclude: Script,
     pub recall: Script,
     pub adopt: Script,
+    pub announce: Script,
     pub found: Script,
     pub names: Script,
     pub fill: Script,
@@ -93,6 +95,7 @@ pub(super) struct PrimaryScripts {
     pub carry: Script,
     pub serves: Script,
     pub raise: Script,
+    pub reached: Script,
 }
 
 macro_rules! script {
@@ -138,6 +141,7 @@ impl Scripts {
             release: script!("release.lua", None, WHEN_FULL_TOO),
             inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
             revoke: script!("revoke.lua", None, WHEN_FULL_TOO),
+            reset: script!("reset.lua", None, WHEN_FULL_TOO),
             notes: NoteScripts {
                 note: script!("note.lua", None, ""),
                 notes: script!("notes.lua", None, WHEN_FULL_TOO),
@@ -148,6 +152,7 @@ impl Scripts {
                 conclude: script!("conclude.lua", None, WHEN_FULL_TOO),
                 recall: script!("recall.lua", Memory, WHEN_FULL_TOO),
                 adopt: script!("adopt.lua", Grant, ""),
+                announce: script!("announce.lua", Grant, ""),
                 found: script!("found.lua", Grant, ""),
                 names: script!("names.lua", Memory, WHEN_FULL_TOO),
                 fill: script!("fill.lua", Grant, ""),
@@ -158,6 +163,7 @@ impl Scripts {
                 carry: script!("carry.lua", Routed, ""),
                 serves: script!("serves.lua", None, WHEN_FULL_TOO),
                 raise: script!("raise.lua", None, WHEN_FULL_TOO),
+                reached: script!("reached.lua", None, WHEN_FULL_TOO),
             },
         }
     }

@@ -52,6 +52,14 @@ impl Servers {
         }
     }
 
+    /// What the server is that is connected, if it is one alone, and as far as it has said.
+    pub fn life(&self) -> Option<Arc<str>> {
+        match self {
+            Self::One(link) => link.life(),
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// Asks one of the masters.
     pub async fn ask(&self, master: &Arc<Link>, command: &Cmd) -> Result<Value, Fault> {
         let answer = master.ask(command).await;

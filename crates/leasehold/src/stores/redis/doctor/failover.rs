@@ -62,11 +62,21 @@ async fn guard(patient: &Patient<'_>) -> Finding {
     };
     let max_ttl = guard.max_ttl;
     let standing = guard.examine(&mut patient.connection.clone(), &Node::read(&patient.said)).await;
-    match standing.map(|standing| standing.grants_in()) {
-        Ok(None) => {
+    match standing.map(|standing| (standing.grants_in(), standing.largest)) {
+        Ok((None, largest)) if largest > max_ttl => Finding::warning(
+            subject,
+            format!(
+                "on, for {}: other clients give that as max_ttl, and {} stands in this URL. Should the server lose its data it \
+                 may wait for that alone, and grant what they hold still",
+                Span(largest),
+                Span(max_ttl)
+            ),
+            format!("write max_ttl={} in the URLs of all clients", largest.as_secs_f64().ceil()),
+        ),
+        Ok((None, _)) => {
             Finding::fine(subject, format!("on, for {} (max_ttl) after a restart or a promotion; over", Span(max_ttl)))
         }
-        Ok(Some(left)) => Finding::warning(
+        Ok((Some(left), _)) => Finding::warning(
             subject,
             format!("the server was started or promoted lately: nothing is granted for {} more", Span(left)),
             "wait; a smaller max_ttl makes it shorter, and so are all TTLs then",

@@ -43,6 +43,8 @@ struct Seen {
     holder: String,
     /// Of the last grant: it says when that was.
     token: i64,
+    /// Unless it is ahead of the clock, as a quorum's may be: which one is, and when that was, in milliseconds since 1970.
+    ahead: Option<(i64, i64)>,
 }
 
 /// What may be wrong with a key.
@@ -118,7 +120,7 @@ async fn looked_at(patient: &Patient<'_>, keys: &[String]) -> Vec<Seen> {
             command("TYPE", &[key]),
             command("PTTL", &[key]),
             command("GET", &[key]),
-            command("HMGET", &[&companion, "h", "t"]),
+            command("HMGET", &[&companion, "h", "t", "i"]),
         ]
     };
     let commands: Vec<_> = keys.iter().flat_map(about).collect();
@@ -143,6 +145,7 @@ impl Seen {
             value: text(2),
             holder: field(0),
             token: field(1).parse().unwrap_or(0),
+            ahead: field(2).split_once(' ').and_then(|(token, at)| Some((token.parse().ok()?, at.parse().ok()?))),
         }
     }
 
@@ -178,7 +181,10 @@ impl Seen {
 
     /// When its last grant was, in milliseconds since 1970.
     fn granted(&self) -> i64 {
-        EPOCH_2020_MS + (self.token >> 4)
+        match self.ahead {
+            Some((token, at)) if token == self.token => at,
+            _ => EPOCH_2020_MS + (self.token >> 4),
+        }
     }
 
     fn shown(&self, what: Ailment) -> String {
@@ -275,7 +281,7 @@ mod tests {
     fn lock(left: i64, value: &str) -> Seen {
         let of = Keys::read(Format::Own, "leasehold:default:{job}");
         let key = "leasehold:default:{job}".into();
-        Seen { key, of, kind: "string".into(), left, value: value.into(), holder: "a".into(), token: 0 }
+        Seen { key, of, kind: "string".into(), left, value: value.into(), holder: "a".into(), token: 0, ahead: None }
     }
 
     fn beside(kind: &str, left: i64, token: i64) -> Seen {
@@ -294,6 +300,9 @@ mod tests {
         assert_eq!(ill(lock(60_001, "a")), [Ailment::TooLong]);
         assert_eq!(ill(lock(1, "b")), [Ailment::Foreign]);
         assert_eq!(ill(Seen { token: (NOW - EPOCH_2020_MS + 3000) << 4, ..lock(1, "a") }), [Ailment::Future]);
+        let token = (NOW - EPOCH_2020_MS + 300_000) << 4;
+        assert_eq!(ill(Seen { token, ahead: Some((token, NOW)), ..lock(1, "a") }), [], "a quorum's");
+        assert_eq!(ill(Seen { token, ahead: Some((token - 1, NOW)), ..lock(1, "a") }), [Ailment::Future]);
         assert_eq!(ill(Seen { kind: "list".into(), ..lock(-1, "") }), [Ailment::OtherKind]);
         assert_eq!(ill(Seen { kind: "none".into(), ..lock(-2, "") }), []);
         assert_eq!(ill(Seen { of: None, ..lock(-1, "") }), [Ailment::Stray]);

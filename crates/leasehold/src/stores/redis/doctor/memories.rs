@@ -21,8 +21,7 @@ pub(super) async fn finding(patient: &Patient<'_>) -> Option<Finding> {
 
 /// Its life, that in which it last learnt something, and that in which a quorum was founded with it.
 fn of_life(life: &str, last: Option<&str>, founded: Option<&str>) -> Finding {
-    let fix =
-        "nothing, it learns each name when that is next used; where too few members know a name: leasehold accept-loss";
+    let fix = "nothing, as long as enough others remember: it learns each name when that is next used, and all in the background";
     match (last, founded) {
         (_, Some(founded)) if founded == life => {
             Finding::fine(SUBJECT, "it has been there since the quorum was founded")

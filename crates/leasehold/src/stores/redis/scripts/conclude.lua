@@ -1,12 +1,12 @@
 -- ARGV as release. A tick that is done counts as claimed here, too: who hears of it need not have heard of its claim, and
--- doesn't know for how long it is to be remembered.
+-- doesn't know for how long it is to be remembered. Not one that is a day ahead: an operator may have had it forgotten since.
 if A[5] == 'done' then
-  local mark = call('HGET', K[2], 'm')
-  if not mark or tonumber(A[6]) > tonumber(mark) then
+  local mark, clock = call('HGET', K[2], 'm'), call('TIME')
+  local is_ahead = tonumber(A[6]) > clock[1] * 1000 + 86400000
+  if not is_ahead and (not mark or tonumber(A[6]) > tonumber(mark)) then
     call('HSET', K[2], 'm', A[6])
     if A[6] == '0' then
       -- A key, which the majority that has granted it remembers for as long as it is to be.
-      local clock = call('TIME')
       call('HSET', K[2], 'f', string.format('%.0f', clock[1] * 1000 + 604800000), 'r', '604800000')
       if call('PTTL', K[2]) < 777600000 then call('PEXPIRE', K[2], '777600000') end
     else

@@ -1,6 +1,6 @@
 -- What the member of a quorum knows of a name in this life of its server, which ARGV[1] is. KEYS[6] is a hash of the
 -- namespace: life (the one in which something was adopted or founded), founded (the one in which it was), floor (up to
--- where ticks count as claimed since).
+-- where ticks count as claimed since), announced (the floor that is to be, and the life in which that was heard).
 local life = A[1]
 local own = call('HMGET', K[6], 'life', 'founded', 'floor')
 local h = call('HMGET', K[2], 't', 'h', 'm', 'a', 'b', 'c', 'd', 'e')

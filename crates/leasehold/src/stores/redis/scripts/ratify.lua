@@ -30,5 +30,9 @@ end
 local free = counter > lease and counter + 1 or counter
 local token = math.max(free, tonumber(A[3]), least)
 if token > lease then count_to('t', token) end
+-- A token that is ahead of this clock doesn't say when it was given out.
+if granted_at(token) > now and not string.find(call('HGET', K[2], 'i') or '', text(token) .. ' ', 1, true) then
+  call('HSET', K[2], 'i', text(token) .. ' ' .. text(now))
+end
 if h[6] then call('HDEL', K[2], 'c') end
 return { 1, text(token), attempt, gave_up }

@@ -21,6 +21,14 @@ local function pool_ends()
   if last then call('PEXPIREAT', K[5], text(tonumber(last) + 1000)) end
 end
 
+-- When the last token was given out (ms), also if it is ahead of this clock.
+local function last_granted(token)
+  local at = granted_at(token)
+  if at <= now then return at end
+  local ahead, then_ = string.match(call('HGET', K[2], 'i') or '', '^(%d+) (%d+)$')
+  return ahead and tonumber(ahead) == tonumber(token) and tonumber(then_) or at
+end
+
 -- What there is to say of those who hold the name: holder, mark, label, token, granted, left (ms) for each. Takes the
 -- lock's value, the last token and how many permits there are.
 local function holders(value, token, permits)
@@ -29,7 +37,7 @@ local function holders(value, token, permits)
     local who, mark = owner(value)
     local left = call('PTTL', K[1])
     if left == 0 then left = 1 end -- it is there, for less than a millisecond more
-    if h[1] == who then told = { who, mark, h[2] or '', token or '0', granted_at(token), left }
+    if h[1] == who then told = { who, mark, h[2] or '', token or '0', last_granted(token), left }
     else told = { value, '?', '', '0', '0', left } end
   end
   local members = permits == '1' and {} or pool()
@@ -40,6 +48,6 @@ local function holders(value, token, permits)
       told[#told + 1] = field
     end
   end
-  if #told == 0 and h[1] then told = { h[1], '-', h[2] or '', token or '0', granted_at(token), 0 } end
+  if #told == 0 and h[1] then told = { h[1], '-', h[2] or '', token or '0', last_granted(token), 0 } end
   return told
 end

@@ -8,7 +8,7 @@
 --                  kept (ms), d the day on which its end was last pushed out, v version
 --                  in a member of a quorum: a the life in which it was adopted, b up to where ticks count as claimed
 --                  since, c the counter where it is ahead of t, e the life that what stands open is of, s the counter
---                  was set by others, ahead of this clock
+--                  was set by others, ahead of this clock, i 'token given(ms)' of one that is ahead of this clock
 --                  of a lease under a route: g 'tag holder token', the token being a number or 'epoch counter'
 --   KEYS[3] queue  sorted set: waiter -> ticket
 --   KEYS[4] seen   hash: waiter -> 'seen (ms) client sent|- ttl label'
