@@ -1,6 +1,7 @@
 //! What you hold.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::Result;
@@ -32,8 +33,10 @@ pub struct Guard {
     pub(crate) hold: Arc<Hold>,
     /// What is said of the work when it is given back.
     verdict: Verdict,
-    /// The store has answered the release: nothing is left to do for the drop.
+    /// The store has answered the release, or is never to hear of one: nothing is left to do for the drop.
     given_back: bool,
+    /// A transaction of the job's own has completed its tick, and may have been committed.
+    pub(crate) may_be_complete: AtomicBool,
 }
 
 /// What a release found.
@@ -47,7 +50,7 @@ pub enum Released {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, hold: Arc<Hold>) -> Self {
-        Self { client, hold, verdict: Verdict::Failed, given_back: false }
+        Self { client, hold, verdict: Verdict::Failed, given_back: false, may_be_complete: AtomicBool::new(false) }
     }
 
     /// The lock's name.
@@ -86,6 +89,12 @@ impl Guard {
         self.hold.valid_until()
     }
 
+    /// How long the store keeps it if nobody renews it.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.hold.ttl
+    }
+
     /// Resolves when the holder has to stop: [`stop_grace`](crate::Lock::stop_grace) before the validity
     /// ends, or as soon as the store says that the lock is gone. Needs no I/O.
     ///
@@ -120,6 +129,13 @@ impl Guard {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.hold.attempt
+    }
+
+    /// Whether a transaction of the job's own has completed its tick, by `complete_in` of the module `fence`. What became of that
+    /// transaction is not known here: whoever claims the tick again is told.
+    #[must_use]
+    pub fn may_be_complete(&self) -> bool {
+        self.may_be_complete.load(Ordering::Acquire)
     }
 
     /// Gives the lock back.
@@ -161,6 +177,15 @@ impl Guard {
     /// Once called it is so: dropping this future leaves the rest to the background.
     pub async fn not_started(self) -> Result<Released> {
         self.release_as(Verdict::NotStarted).await
+    }
+
+    /// Renews it no more, and gives nothing back: the lock ends by itself with its TTL.
+    ///
+    /// For work of which nobody can say that it has ended: whoever comes next comes as late as can be. Of a tick or a
+    /// key the store learns nothing, as if this machine had died.
+    pub fn abandon(mut self) {
+        let _ = self.give_up();
+        self.given_back = true; // as far as it ever will be
     }
 
     /// What is said of the work if the guard is dropped.

@@ -42,6 +42,7 @@
 //! | code without async | [`blocking`] |
 //! | what happens, as it happens | [`Observer`], [`Event`] |
 //! | refusing the write of a paused holder | `fence`, with the feature of your database's client |
+//! | work that is done exactly once | `Guard::complete_in`, of `fence` |
 //! | writing a store | [`Store`] and its contract; the suite in `leasehold-testkit` |
 //! | why a deadline is when it is | [`validity`] |
 //!

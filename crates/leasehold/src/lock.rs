@@ -221,7 +221,8 @@ impl Lock {
     }
 
     /// Whether a tick or key that was begun and not done may be begun again, by whoever comes next: at least once,
-    /// until it is done. Default: no, at most once. Of one that was ever claimed without this, it changes nothing.
+    /// until it is done. Default: no, at most once. Of one that was ever claimed without this, it changes nothing. Exactly
+    /// once, for what a transaction of the job's writes: `Guard::complete_in`, of the module `fence`.
     pub fn retry_failed(mut self, retry: bool) -> Self {
         self.settings.retry_failed = retry;
         self
@@ -347,7 +348,7 @@ impl Lock {
         let name = self.name.clone().map_err(|error| Error::invalid(&*error))?;
         let Settings { ttl, wait, patience, stop_grace, max_hold, at_least_for, progress_within, .. } = self.settings;
         let traits = self.client.store.traits();
-        let ttl = ttl.unwrap_or(traits.usual_ttl);
+        let ttl = ttl.unwrap_or(traits.usual_ttl.min(self.client.max_ttl));
         check_ttl(ttl, self.client.max_ttl, traits)?;
         let longest_default = LONGEST_DEFAULT_GRACE.min(traits.longest_stop_grace);
         let stop_grace = stop_grace.unwrap_or_else(|| (ttl / 3).min(longest_default));

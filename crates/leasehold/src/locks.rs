@@ -152,6 +152,17 @@ impl Locks {
         self.client.store.revoke(&LockName::new(name)?, Some(holder), how).await
     }
 
+    /// Has the store forget which ticks of a name were claimed and which stand open, as if none had ever been; says whether there was a
+    /// mark. For an operator, where a clock that was far ahead left a mark that no tick is newer than: **what ran may run
+    /// again**. Who holds the lock goes on, and tokens go on growing.
+    ///
+    /// # Errors
+    /// The name is not legal, or the store can't do it; in a quorum each member must be reached, and an error names those that
+    /// were not. Done again it does no harm.
+    pub async fn reset_marks(&self, name: &str) -> Result<bool> {
+        self.client.store.reset_marks(&LockName::new(name)?).await
+    }
+
     /// What the store's clock shows: the time since the beginning of 1970 in UTC. A tick that is chosen by it is the
     /// same on every node, whatever that node's own clock shows.
     ///

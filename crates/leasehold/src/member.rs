@@ -1,6 +1,7 @@
 //! What a store needs beside [`Store`](crate::Store) to be one of several that together are a quorum.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -34,7 +35,9 @@ pub trait Member: Send + Sync {
     ) -> BoxFuture<'a, Result<Ratified>>;
 
     /// Ends a lease as [`Store::release`](crate::Store::release) does; and a tick that is done counts as claimed here
-    /// too: the mark rises to it. Not every member need have heard of a claim that a majority has granted.
+    /// too: the mark rises to it. Not every member need have heard of a claim that a majority has granted. But not to one that
+    /// is more than [`DONE_AHEAD`] ahead of its clock: that was granted when clocks were, and an operator may have had
+    /// [its mark forgotten](crate::Store::reset_marks) since.
     fn conclude<'a>(&'a self, lease: &'a LeaseKey, how: Ended) -> BoxFuture<'a, Result<Release>>;
 
     /// Wakes who waits for a quorum, and so stands in no queue here, when a lease of the name was concluded. A hint, as
@@ -52,6 +55,11 @@ pub trait Member: Send + Sync {
     /// have reached the others yet; and in another [life](Memories::life) than `into`: what straggles past a restart is not
     /// what the others know by then.
     fn adopt<'a>(&'a self, name: &'a LockName, memories: &'a Memories, into: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// The first step of founding a quorum: it was blank together with all the others. While that is remembered whoever comes
+    /// later may take the [second](Self::found) step here, with this floor: it has acknowledged nothing since that it could have
+    /// forgotten. Changes nothing in a member that is [blank](Memories::is_blank) no more. Refused as that step is.
+    fn announce<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Makes it full for every name, though it may have forgotten some: of those that it has not adopted, whatever tick is
     /// not newer than `floor` counts as claimed, but for [`Tick::ONLY`], also if it is open in an old copy; and tokens begin at
@@ -72,6 +80,9 @@ pub trait Member: Send + Sync {
 
     /// Which server it is.
     fn identity(&self) -> BoxFuture<'_, Result<Identity>>;
+
+    /// The [life](Memories::life) of the server that its answers come from, as far as that is known without asking.
+    fn last_life(&self) -> Option<Arc<str>>;
 
     /// What an operator should know about it as a member: [`Store::diagnose`](crate::Store::diagnose) for one that is not alone.
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
@@ -113,6 +124,9 @@ pub struct Memories {
     pub newest: Option<Tick>,
     /// Up to where ticks count as claimed, where it was [founded](Member::found): not [`Tick::ONLY`].
     pub floor: Option<Tick>,
+    /// Up to where ticks are to count as claimed by a founding of which it has heard the [first step](Member::announce) in
+    /// this life, and no more.
+    pub announced: Option<Tick>,
     /// Ticks that were claimed and are not finished.
     pub open: BTreeMap<Tick, OpenTick>,
     /// Since when it remembers: another after each restart that may have lost something. The same as [`Identity::server`].
@@ -165,6 +179,9 @@ pub enum Filling {
         floor: Option<Tick>,
     },
 }
+
+/// A tick that is done, and so far ahead of a member's clock, raises no mark there. More than clocks may differ by.
+pub const DONE_AHEAD: Duration = Duration::from_secs(86_400);
 
 /// For so long nobody else begins to [fill](Member::fill) a member of which whoever does it says nothing.
 pub const FILLS_ALONE: Duration = Duration::from_secs(30);

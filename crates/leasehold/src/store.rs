@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, select_all};
 use tokio::sync::Notify;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
 use crate::member::Member;
@@ -98,6 +98,13 @@ pub trait Store: Debug + Send + Sync + 'static {
         holder: Option<HolderId>,
         how: Revoke,
     ) -> BoxFuture<'a, Result<Option<Holding>>>;
+
+    /// Forgets which ticks of a name were claimed and which stand open, as if none had ever been: an operator's step, where a clock that was
+    /// years ahead left a mark that nothing is newer than. Tokens go on growing, and a lease that lives lives on. Answers whether there was a mark.
+    fn reset_marks<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<bool>> {
+        let _ = name;
+        Box::pin(async { Err(Error::invalid("this store keeps no marks of ticks")) })
+    }
 
     /// What the store's clock shows: the time since the beginning of 1970 in UTC. Ticks are chosen and judged by it.
     fn time(&self) -> BoxFuture<'_, Result<Duration>>;

@@ -194,7 +194,7 @@ impl fmt::Display for NotDue {
                 f.write_str("it was begun before, and whoever began it has not said how it ended")
             }
             Self::Claimed { newest, unfinished: false } => {
-                write!(f, "it was claimed before; the newest that was claimed is {newest}")
+                write!(f, "it is over: all up to {newest} count as claimed")
             }
             Self::InFuture { ahead } => {
                 write!(f, "it is {} ahead of the store's clock: set this machine's clock", Span(*ahead))

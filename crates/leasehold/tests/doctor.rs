@@ -321,6 +321,24 @@ async fn a_member_of_a_quorum_is_examined_as_one() {
     Told(store.as_member().unwrap().examine().await.unwrap()).problem("restart guard", "/ write restart_guard=on");
 }
 
+/// Should it lose its data, it may hear of the smaller one first.
+#[tokio::test]
+async fn clients_that_give_another_largest_ttl_are_told() {
+    let server = Redis::start();
+    let url = |max_ttl: u64| format!("{}?restart_guard=on&max_ttl={max_ttl}", server.url());
+    eventually_async("both have been there, and the guard is over", SOON, async || {
+        Told::of(&url(3))
+            .await
+            .0
+            .iter()
+            .any(|found| found.subject == "restart guard" && found.severity == Severity::Fine)
+    })
+    .await;
+    Told::of(&url(1)).await.warning("restart guard", "give that as max_ttl, and 1s stands in this URL");
+    Told::of(&url(1)).await.warning("restart guard", "/ write max_ttl=3 in the URLs of all clients");
+    Told::of(&url(3)).await.has_problems(&[]).fine("restart guard", "on, for 3s");
+}
+
 #[tokio::test]
 async fn a_clock_that_was_set_back_behind_the_tokens_grants_nothing() {
     let server = Redis::start();

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::store::{Arbiter, Carried, Epoch, Listener, Primary, Refusal, Switch, Switched, Tagged, Target};
+use leasehold::store::{
+    Arbiter, Carried, Epoch, Listener, Note, NoteId, Primary, Refusal, Search, Switch, Switched, Tagged, Target, Topic,
+};
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
 use leasehold::validity::Clock;
@@ -51,6 +53,17 @@ impl Stage {
         stage
     }
 
+    /// The primary was away, and the one client that has noticed is gone.
+    async fn after_an_outage() -> Self {
+        let stage = Self::settled().await;
+        let client = stage.client();
+        client.primary.cut();
+        drop(client.locks.list().await);
+        stage.until_it_leads_to(true).await;
+        client.locks.shutdown().await;
+        stage
+    }
+
     fn client(&self) -> Client {
         self.client_with(|settings| settings)
     }
@@ -88,6 +101,19 @@ impl Stage {
     async fn due(&self) -> Due {
         let millis = self.arbiter.time().await.unwrap().as_millis() as i64;
         Due { tick: Tick::from_unix_millis(millis).unwrap(), retry_failed: false, keep: 3600 * SECOND }
+    }
+
+    /// A client comes for a lock, stays for three seconds and is gone.
+    async fn is_visited(&self, reaches_the_primary: bool) {
+        let client = self.client();
+        if !reaches_the_primary {
+            client.primary.cut();
+        }
+        if let Ok(Outcome::Acquired(guard)) = client.locks.lock("job").try_acquire().await {
+            guard.release().await.unwrap();
+        }
+        sleep(3 * SECOND).await;
+        client.locks.shutdown().await;
     }
 
     async fn leads_to(&self) -> Target {
@@ -527,6 +553,57 @@ async fn r12_an_arbiter_that_lost_all_is_repaired_too() {
 }
 
 /// That nothing can be reached at all is told from all else, whatever is known of the route, and whether it fails or is silent.
+/// Marks are the arbiter's, whichever store is in use: a switch brings none back, there or on the way home.
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_mark_is_forgotten_under_either_route() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let (due, name) = (stage.due().await, LockName::new("job").unwrap());
+    let runs = async || {
+        let claim = Claim { due: Some(due), ..claim("job") };
+        assert!(matches!(client.asks(&claim).await.unwrap(), Attempt::Granted(_)));
+        let lease = LeaseKey { name: name.clone(), holder: claim.holder };
+        let how = Ended { verdict: Some(Verdict::Done(due.tick)), ..Ended::default() };
+        assert_eq!(client.store.release(&lease, how).await.unwrap(), Release::Released);
+    };
+    for round in 0..3 {
+        runs().await;
+        let again = client.asks(&Claim { due: Some(due), ..claim("job") }).await.unwrap();
+        assert!(matches!(again, Attempt::NotDue(_)), "{round}: {again:?}");
+        assert!(client.store.reset_marks(&name).await.unwrap());
+        assert!(!client.store.reset_marks(&name).await.unwrap());
+        if round == 1 {
+            runs().await;
+            assert!(client.store.reset_marks(&name).await.unwrap());
+        }
+        stage.switches().await;
+        sleep(15 * SECOND).await;
+    }
+    client.arbiter.cut();
+    let error = client.store.reset_marks(&name).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+/// They are where they were.
+#[tokio::test(start_paused = true)]
+async fn notes_outlive_a_failover() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    let topic = Topic::of_all("runs");
+    let note = |id: &str| {
+        let id = NoteId::new(id).unwrap();
+        Note { topic: topic.clone(), id, text: String::new(), keep: 3600 * SECOND, most: 9 }
+    };
+    client.locks.notes().unwrap().note(&[note("before")]).await.unwrap();
+    let _held = client.takes("job").await;
+    client.primary.cut();
+    stage.until_it_leads_to(true).await;
+    client.locks.notes().unwrap().note(&[note("after")]).await.unwrap();
+    let told = stage.client().locks.notes().unwrap().notes(&Search::newest(topic.clone(), 9)).await.unwrap();
+    let ids: Vec<_> = told.iter().map(|noted| noted.id.as_str()).collect();
+    assert_eq!(ids, ["after", "before"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn that_both_are_away_is_told() {
     let away = |told: (ErrorKind, String)| {
@@ -971,6 +1048,44 @@ async fn a_route_that_was_lost_is_not_founded_anew() {
     assert!(kind == ErrorKind::Unavailable && message.contains("as long as the primary is away"), "{message}");
     assert!(message.starts_with("the arbiter has not said"), "which is there: {message}");
     assert_eq!(stage.arbiter.route().await.unwrap(), None);
+}
+
+/// None of them is there for as long as the primary has to have been reached: jobs that cron starts, each for itself.
+#[tokio::test(start_paused = true)]
+async fn what_one_client_has_seen_of_the_primary_counts_for_the_next() {
+    let stage = Stage::after_an_outage().await;
+    // Nobody goes back while one of them can't reach it.
+    for _ in 0..5 {
+        sleep(40 * SECOND).await;
+        stage.is_visited(true).await;
+        stage.is_visited(false).await;
+        assert_eq!(stage.leads_to().await, Target::Arbiter);
+    }
+    // From the next visit on a minute has to pass.
+    sleep(300 * SECOND).await;
+    stage.is_visited(true).await;
+    assert_eq!(stage.leads_to().await, Target::Arbiter);
+    sleep(50 * SECOND).await;
+    stage.is_visited(true).await;
+    assert_eq!(stage.leads_to().await, Target::Arbiter);
+    sleep(10 * SECOND).await;
+    stage.is_visited(true).await;
+    assert!(matches!(stage.leads_to().await, Target::Primary(_)));
+}
+
+/// It was restarted in between, whatever it is now.
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_of_another_data_set_counts_for_nothing() {
+    let stage = Stage::after_an_outage().await;
+    sleep(100 * SECOND).await;
+    stage.is_visited(true).await;
+    stage.primary.start_from(&Saved::default());
+    sleep(100 * SECOND).await;
+    stage.is_visited(true).await;
+    assert_eq!(stage.leads_to().await, Target::Arbiter);
+    sleep(60 * SECOND).await;
+    stage.is_visited(true).await;
+    assert!(matches!(stage.leads_to().await, Target::Primary(_)));
 }
 
 /// Each store is cleared by itself, and many at the same time; thousands of holds are carried in no time.

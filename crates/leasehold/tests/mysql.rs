@@ -484,13 +484,13 @@ async fn whatever_is_set_for_all_sessions_changes_nothing() {
 async fn tables_of_a_newer_version_are_refused_and_left_alone() {
     let server = MariaDb::start();
     works(&server.url()).await;
-    server.sql("update leasehold_schema set version = 4");
+    server.sql("update leasehold_schema set version = 5");
     works(&server.url()).await; // It says that this one may.
-    server.sql("update leasehold_schema set version = 5, oldest = 4");
+    server.sql("update leasehold_schema set version = 6, oldest = 5");
     let error = refusal(&server.url()).await;
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
-    assert!(error.to_string().contains("newer Leasehold (version 5"), "{error}");
-    assert_eq!(server.sql("select version from leasehold_schema"), "5");
+    assert!(error.to_string().contains("newer Leasehold (version 6"), "{error}");
+    assert_eq!(server.sql("select version from leasehold_schema"), "6");
 }
 
 /// One thing after the other, by who is at work and by who comes new; nobody is told an error.
@@ -529,7 +529,7 @@ async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
             );
         }
     }
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3\t1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4\t1");
     assert_eq!(server.sql("select mode from leasehold_modes"), "lease");
 }
 
@@ -858,7 +858,7 @@ async fn the_doctor_says_what_is_well() {
     for (subject, words) in [
         ("version", "MariaDB 10."),
         ("way", "on this machine"),
-        ("tables", "version 3"),
+        ("tables", "version 4"),
         ("rights", "all that locks need"),
         ("durability", "on the disk"),
         ("failover", "logs nothing"),

@@ -284,6 +284,48 @@ async fn what_stood_open_before_it_was_founded_is_not_run() {
     assert_eq!(stage.recalls(&job).await.open.len(), 1);
 }
 
+/// A founding has tokens begin at its floor, minutes ahead of the clock.
+#[tokio::test]
+async fn since_when_it_is_held_is_known_though_its_token_is_ahead_of_the_clock() {
+    let stage = Stage::start();
+    let job = name("job");
+    stage.founds(stage.tick(3600 + 300).await).await;
+    for _ in 0..2 {
+        let held = stage.claims(&job).await;
+        assert!(matches!(stage.ratifies(&held, None).await, Ratified::Yes { .. }));
+        eventually_async("it has been held for a while", SOON, async || {
+            let shown = stage.store.inspect(&job).await.unwrap().expect("it is held");
+            assert!(shown.held_for < SOON, "{shown:?}");
+            shown.held_for >= Duration::from_millis(20)
+        })
+        .await;
+        // So nobody is told that it was granted in the future, and how to end it.
+        let findings = stage.store.diagnose().await.unwrap();
+        assert!(!findings.iter().any(|found| found.message.contains("in the future")), "{findings:?}");
+        stage.concludes(&held, Verdict::Failed).await;
+    }
+}
+
+/// What was announced to a server that has lost its data since is nothing: it may have been used in between.
+#[tokio::test]
+async fn an_announcement_goes_with_the_data() {
+    let stage = Stage::of(Redis::options().append_only().start());
+    let (any, floor) = (name("any"), stage.tick(0).await);
+    let announced = async || stage.recalls(&any).await.announced;
+    let announce = async || {
+        let life = stage.recalls(&any).await.life;
+        stage.member().announce(floor, &life).await.is_ok()
+    };
+    eventually_async("its guard is over", SOON, announce).await;
+    assert_eq!(announced().await, Some(floor));
+    stage.server.command(&["FLUSHALL"]);
+    assert_eq!(announced().await, None);
+    assert!(announce().await);
+    stage.server.restart();
+    eventually_async("it is there again", SOON, async || stage.member().recall(&any).await.is_ok()).await;
+    assert_eq!(announced().await, None, "that was in another life");
+}
+
 #[tokio::test]
 async fn a_member_that_was_wiped_guards_itself() {
     let stage = Stage::start();
@@ -513,7 +555,7 @@ async fn played(store: &dyn Store, seed: u64, first: Tick) -> Vec<String> {
         let name = &names[who % 2];
         let due = Due { tick: tick_of(random.below(8)), retry_failed: random.one_in(2), keep: KEEP };
         let verdict = [Verdict::Done(due.tick), Verdict::Failed, Verdict::NotStarted][random.below(3)];
-        let what = random.below(12);
+        let what = random.below(13);
         let answer = match what {
             0..=2 => {
                 let holder = if random.one_in(3) { HolderId::fresh() } else { slots[who].holder };
@@ -568,6 +610,7 @@ async fn played(store: &dyn Store, seed: u64, first: Tick) -> Vec<String> {
                 let memories = Memories { token, newest, floor, open, ..Memories::default() };
                 format!("{:?}", member.adopt(name, &memories, &life).await.is_ok())
             }
+            12 => format!("{}", store.reset_marks(name).await.unwrap()),
             _ => {
                 let known = member.recall(name).await.unwrap();
                 let open: Vec<_> = known

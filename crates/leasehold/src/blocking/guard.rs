@@ -97,6 +97,21 @@ impl Guard {
         self.guard.fence(tx)
     }
 
+    /// See [`crate::Guard::complete_in`].
+    ///
+    /// # Errors
+    /// The lock or the tick is ours no longer, or the transaction can't complete it.
+    #[cfg(feature = "fence-rusqlite")]
+    pub fn complete_in<'guard, T: OpenTransaction<'guard>>(&'guard self, tx: T) -> T::Answer {
+        self.guard.complete_in(tx)
+    }
+
+    /// See [`crate::Guard::may_be_complete`].
+    #[must_use]
+    pub fn may_be_complete(&self) -> bool {
+        self.guard.may_be_complete()
+    }
+
     /// Gives the lock back; of a tick or key, the work is done. See [`crate::Guard::complete`].
     ///
     /// # Errors

@@ -155,6 +155,14 @@ impl Locks {
         self.shared.block_on(self.shared.locks.revoke_one(name, holder, how))
     }
 
+    /// See [`crate::Locks::reset_marks`].
+    ///
+    /// # Errors
+    /// The name is not legal, or the store can't do it.
+    pub fn reset_marks(&self, name: &str) -> Result<bool> {
+        self.shared.block_on(self.shared.locks.reset_marks(name))
+    }
+
     /// How a name stands, each time that this changes. See [`crate::Locks::watch`].
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! The store that a fallback uses as long as it can.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 
 use super::tagged::{Epoch, Incarnation, Tagged};
@@ -16,6 +18,11 @@ pub trait Primary: Tagged {
 
     /// Raises the watermark to `epoch`, that of a route that is in force; never lowers it.
     fn raise(&self, epoch: Epoch) -> BoxFuture<'_, Result<()>>;
+
+    /// Writes down, here, that it is reached by a client while the route of `epoch` leads to the arbiter. For how long that has
+    /// been so as far as anybody has written it down, in this route and this data set; or from now on, if it is to begin
+    /// `anew`. By the store's own clock, and only to judge when to go back: nothing else rests on it.
+    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>>;
 
     /// What an operator should know about it as a primary: [`Store::diagnose`](super::Store::diagnose) for one that is not alone.
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;

@@ -42,6 +42,12 @@ impl Epoch {
         Self(self.0.saturating_add(by))
     }
 
+    /// That under which a token was given out; the [default](Epoch::default) if under none.
+    #[must_use]
+    pub const fn of(token: FencingToken) -> Self {
+        Self(token.number() >> COUNTER_BITS)
+    }
+
     /// The token of a grant that is the store's `counter`-th and was asked for in this epoch; none if either is too large.
     #[must_use]
     pub fn token(self, counter: u64) -> Option<FencingToken> {
