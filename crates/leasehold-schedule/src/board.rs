@@ -24,8 +24,23 @@ const MOST: u32 = 100_000;
 /// So many notes are read at a time.
 const PAGE: u32 = 1000;
 
+/// So many are written at a time: nobody is kept waiting by a fleet that starts.
+const AT_ONCE: usize = 500;
+
 /// Of so many schedules of a job it is known since when it had them: while a fleet is being updated, two take turns.
 const SCHEDULES: usize = 4;
+
+/// A job that some scheduler has, or had within the last year.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownJob {
+    /// Its name.
+    pub name: String,
+    /// When it is due, as the scheduler that started last with another schedule than the others had it: the expression, and the
+    /// zone behind it.
+    pub when: String,
+    /// Since when it is known under that schedule, by the store's clock.
+    pub since: Timestamp,
+}
 
 /// What is known of one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +69,8 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
         let (written, mut known) = known.remove(job.name()).unwrap_or_default();
         let when = when(job);
         let first = known.schedules.iter().find(|known| known.when == when).map(|known| known.since);
-        let begins = first.unwrap_or_else(|| instant(now));
+        // It may have been written by a store's clock that was ahead.
+        let begins = first.unwrap_or(Timestamp::MAX).min(instant(now));
         since.push(begins);
         if first.is_none() {
             known.schedules.insert(0, Since { when, since: begins });
@@ -65,10 +81,19 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
         let text = serde_json::to_string(&known).expect("it has no maps");
         changed.push(Note { topic: JOBS, id: NoteId::new(job.name())?, text, keep: KEEP, most: MOST });
     }
-    if !changed.is_empty() {
-        locks.notes()?.note(&changed).await?;
+    for some in changed.chunks(AT_ONCE) {
+        locks.notes()?.note(some).await?;
     }
     Ok(since)
+}
+
+/// Every job that is known, by name.
+pub(crate) async fn known(locks: &Locks) -> Result<Vec<KnownJob>> {
+    let known = |(name, (_, known)): (String, (Duration, Known))| {
+        let Since { when, since } = known.schedules.into_iter().next()?;
+        Some(KnownJob { name, when, since })
+    };
+    Ok(read(locks).await?.into_iter().filter_map(known).collect())
 }
 
 /// What is known of each job, and when it was written.

@@ -56,6 +56,14 @@ pub enum Event<'a> {
         /// Why.
         error: &'a Error,
     },
+    /// The store refuses the job's claims, and will until something is set up in another way: none of its ticks runs. It is
+    /// tried again.
+    StoreRefuses {
+        /// The job.
+        job: &'a str,
+        /// Why.
+        error: &'a Error,
+    },
     /// Something about the ledger could not be written or read. It decides nothing.
     LedgerFailed {
         /// Why.
@@ -70,9 +78,9 @@ pub enum How {
     Done,
     /// It failed, for the last time.
     Failed(String),
-    /// The lock was lost, or its time limit was over, and it was dropped.
+    /// The lock was lost, or its time limit was over, and it was told to end.
     Lost(LossReason),
-    /// The scheduler was stopped, and it was dropped.
+    /// The scheduler was stopped, and it was told to end.
     Stopped,
 }
 
@@ -87,6 +95,8 @@ pub enum NotRun {
     TooOld(NotDue),
     /// The job was paused; by whom.
     Paused(String),
+    /// A later tick of the job was claimed before anybody had claimed this one: which.
+    Overtaken(Tick),
 }
 
 impl How {
@@ -96,6 +106,16 @@ impl How {
             Self::Failed(_) => State::Failed,
             Self::Lost(_) => State::Lost,
             Self::Stopped => State::Stopped,
+        }
+    }
+
+    /// Whether its tick is over with it. What has hung once would hang again; what was lost or stopped another may begin anew,
+    /// if it is to be run at least once.
+    pub(crate) fn is_its_end(&self) -> bool {
+        match self {
+            Self::Done | Self::Failed(_) => true,
+            Self::Lost(reason) => matches!(reason, LossReason::HeldTooLong | LossReason::NoProgress),
+            Self::Stopped => false,
         }
     }
 
@@ -115,6 +135,7 @@ impl fmt::Display for NotRun {
             Self::Overlaps(whose) => write!(f, "it was still running for an earlier tick ({whose})"),
             Self::Missed => f.write_str("nobody ran it when it was due"),
             Self::TooOld(why) => why.fmt(f),
+            Self::Overtaken(newest) => write!(f, "the job was run for a later tick before it ({newest})"),
             Self::Paused(whose) => write!(f, "the job was paused ({whose})"),
         }
     }

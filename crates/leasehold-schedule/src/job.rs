@@ -14,6 +14,16 @@ use crate::work::{Failure, Function, Run, Work};
 /// How much longer than anything asks for it a mark is remembered.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// For how long it is remembered which ticks were claimed, whatever a node is told to catch up with: it is as long on all of
+/// them. A job is known for as long, and may have rested since it was claimed last.
+const MEMORY: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// No tick is run at the very instant at which it is due.
+const SHORTEST_CATCH_UP: Duration = Duration::from_secs(60);
+
+/// Jobs that are due at the same time are spread over less than that.
+const LONGEST_JITTER: Duration = A_DAY;
+
 /// Something that is to be run at each tick of a schedule, by one of the nodes that know it.
 ///
 /// Its name is the name of its lock: nodes must agree on it, and on the schedule. The setters change one term each and can be
@@ -39,6 +49,7 @@ pub(crate) struct Terms {
     pub jitter: Duration,
     pub at_least_for: Duration,
     pub ttl: Option<Duration>,
+    pub stop_grace: Option<Duration>,
 }
 
 impl Default for Terms {
@@ -53,6 +64,7 @@ impl Default for Terms {
             jitter: Duration::ZERO,
             at_least_for: Duration::ZERO,
             ttl: None,
+            stop_grace: None,
         }
     }
 }
@@ -106,9 +118,9 @@ impl Job {
         self
     }
 
-    /// How old a missed tick may be that is still run. Default: 1 h.
+    /// How old a missed tick may be that is still run. Default: 1 h; at least a minute, for so late a tick may be that nothing has delayed.
     pub fn catch_up(mut self, window: Duration) -> Self {
-        self.terms.catch_up = window;
+        self.terms.catch_up = window.max(SHORTEST_CATCH_UP);
         self
     }
 
@@ -132,7 +144,7 @@ impl Job {
         self
     }
 
-    /// How long a tick's run may take, its retries included; then it is dropped. Default: no limit.
+    /// How long a tick's run may take, its retries included; then it is [cut](Run::cut). Default: no limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.terms.time_limit = Some(limit);
         self
@@ -157,12 +169,22 @@ impl Job {
         self
     }
 
+    /// How long before the end of the validity its work is told to end, see [`Lock::stop_grace`]. Default: the lock's usual
+    /// one.
+    pub fn stop_grace(mut self, grace: Duration) -> Self {
+        self.terms.stop_grace = Some(grace);
+        self
+    }
+
     /// Its lock, for one tick.
     pub(crate) fn lock(&self, locks: &Locks, tick: Tick) -> Lock {
-        let Terms { overlap, at_least_once, catch_up, time_limit, at_least_for, ttl, .. } = &self.terms;
+        let Terms { overlap, at_least_once, catch_up, time_limit, at_least_for, ttl, stop_grace, .. } = &self.terms;
         let mut lock = locks.lock(&self.name).at_least_for(*at_least_for);
         if let Some(ttl) = ttl {
             lock = lock.ttl(*ttl);
+        }
+        if let Some(grace) = stop_grace {
+            lock = lock.stop_grace(*grace);
         }
         if let Some(limit) = time_limit {
             lock = lock.max_hold(*limit);
@@ -170,7 +192,7 @@ impl Job {
         if let Overlap::Allow(most) = overlap {
             lock = lock.permits(*most);
         }
-        lock.tick(tick).retry_failed(*at_least_once).remember(catch_up.saturating_add(A_DAY))
+        lock.tick(tick).retry_failed(*at_least_once).remember(catch_up.saturating_add(A_DAY).max(MEMORY))
     }
 
     /// This job, once its name and terms are known to be good. Sends nothing.
@@ -179,10 +201,18 @@ impl Job {
     /// [`ErrorKind::Invalid`](leasehold::ErrorKind::Invalid), naming the value, the rule and the fix.
     pub fn checked(self, locks: &Locks) -> leasehold::Result<Self> {
         drop(self.lock(locks, Tick::ONLY).checked()?);
-        let within = self.terms.jitter;
-        if self.schedule.period().is_some_and(|period| within >= period) {
-            let message = format!("{}: a jitter of {within:?} is longer than the job's period", self.name);
-            return Err(leasehold::Error::invalid(message));
+        let refused = |why: String| Err(leasehold::Error::invalid(format!("{}: {why}", self.name)));
+        let Terms { jitter, missed, .. } = self.terms;
+        if self.schedule.period().is_some_and(|period| jitter >= period) {
+            return refused(format!("a jitter of {jitter:?} is longer than the job's period"));
+        }
+        if jitter > LONGEST_JITTER {
+            return refused(format!("a jitter of {jitter:?} is too long: give a day at most, or another schedule"));
+        }
+        if missed == (Missed::All { most: 0 }) {
+            return refused(
+                "of its missed ticks all are to be run, and 0 at most: give 1 at least, or another policy".into(),
+            );
         }
         Ok(self)
     }
@@ -191,5 +221,28 @@ impl Job {
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job").field("name", &self.name).field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::stores::Memory;
+
+    use super::*;
+
+    /// A node that is told to catch up with more than others must not run what these have forgotten.
+    #[test]
+    fn which_ticks_were_claimed_is_remembered_for_as_long_whatever_is_caught_up_with() {
+        let locks = Locks::over(Arc::new(Memory::default()));
+        let tick = Tick::from_unix_millis(1_796_004_000_000).unwrap();
+        let terms = |catch_up| {
+            let schedule = Schedule::parse("@monthly", None).unwrap();
+            let job = Job::new("job", schedule, |_| Box::pin(async { Ok(()) })).catch_up(catch_up);
+            format!("{:?}", job.lock(&locks, tick))
+        };
+        let kept = terms(Duration::ZERO);
+        assert!(kept.contains("remember: Some(34560000s)"), "{kept}");
+        assert_eq!(terms(A_DAY * 40), kept);
+        assert!(terms(A_DAY * 500).contains("remember: Some(43286400s)"), "no shorter than is asked for");
     }
 }

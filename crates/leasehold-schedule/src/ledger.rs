@@ -1,11 +1,15 @@
 //! What ran, and what did not: a record in the store, and never the decider.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
-use leasehold::store::{Note, NoteId, Search, Topic};
+use jiff::SignedDuration;
+use leasehold::store::{Note, NoteId, Noted, Search, Topic};
 use leasehold::{LockName, Locks, Result, Tick};
 use serde::{Deserialize, Serialize};
+
+use crate::board;
 
 /// For how long it is kept where nothing else is said.
 pub const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -16,12 +20,22 @@ pub const MOST: u32 = 1000;
 /// So many other records may have been written since the one that is looked for.
 const LOOKED_BACK: u32 = 50;
 
+/// Nothing is written of a tick before it is due but by a clock that is fast: the store lets such a one claim it up to five minutes
+/// early, and the clocks of several servers differ besides.
+const EARLY: SignedDuration = SignedDuration::from_mins(10);
+
 /// How much of a run's output is kept.
 const LONGEST_OUTPUT: usize = 8 * 1024;
 
+/// Stands behind a tick in the id of the record that it was not run: whoever has run it may not know of that one.
+const NOT_RUN: &str = "~";
+
+/// How much of any other text. With both a record is never too long for a note, whatever has to be escaped in it.
+const LONGEST_TEXT: usize = 512;
+
 const RUNS: Topic = Topic::of_all("runs");
 
-/// What became of one tick, or of a run that was asked for.
+/// What became of one tick, or of a run that was asked for; or what an operator did to the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Which tick. Of a run that was asked for: when it was.
@@ -32,9 +46,9 @@ pub struct Record {
     pub asked: Option<String>,
     /// How it stands.
     pub state: State,
-    /// Which node: `host/pid/job`.
+    /// Which node: `host/pid/job`. Of what an operator did: by whom.
     pub node: String,
-    /// When it began, by that node's clock.
+    /// When it began, by that node's clock. Of what an operator did: when, by the store's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<jiff::Timestamp>,
     /// When it ended, by that node's clock.
@@ -46,7 +60,7 @@ pub struct Record {
     /// The fencing token, in digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Why it failed, or was not run.
+    /// Why it failed, or was not run; why an operator did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What it wrote last.
@@ -72,6 +86,23 @@ pub enum State {
     Skipped,
     /// It was not run: nobody was there.
     Missed,
+    /// An operator had the job pause.
+    Paused,
+    /// An operator ended the pause.
+    Resumed,
+    /// An operator had the store forget which ticks were claimed.
+    Reset,
+}
+
+/// A record as it stands in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Of which job.
+    pub job: String,
+    /// When it was written last, by the store's clock.
+    pub written: jiff::Timestamp,
+    /// What was written.
+    pub record: Record,
 }
 
 /// The record of one job's runs.
@@ -96,36 +127,146 @@ impl<'a> Ledger<'a> {
     /// # Errors
     /// The store keeps no notes, or can't say. Records that this version can't read are left out.
     pub async fn newest(&self, most: u32) -> Result<Vec<Record>> {
-        let notes = self.locks.notes()?.notes(&Search::newest(self.topic.clone(), most)).await?;
-        Ok(notes.iter().filter_map(|noted| serde_json::from_str(&noted.text).ok()).collect())
+        let entries = self.newest_since(jiff::Timestamp::UNIX_EPOCH, most).await?;
+        Ok(entries.into_iter().map(|entry| entry.record).collect())
     }
 
-    /// Writes one record, in the place of what was known of it under this `id`.
-    pub(crate) async fn write(&self, id: &str, record: &Record) -> Result<()> {
-        self.write_all(std::iter::once((id.to_owned(), record.clone()))).await
-    }
-
-    /// Writes down that these ticks are not run, where nothing else is known of them; which these were.
-    pub(crate) async fn not_run(&self, ticks: &[jiff::Timestamp], record: &Record) -> Result<Vec<jiff::Timestamp>> {
-        if ticks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let most = u32::try_from(ticks.len()).unwrap_or(MOST).saturating_add(LOOKED_BACK);
-        let known: BTreeSet<_> = self.newest(most).await?.into_iter().filter_map(|record| record.tick).collect();
-        let unknown: Vec<_> = ticks.iter().copied().filter(|tick| !known.contains(tick)).collect();
-        let not_run = |tick: &jiff::Timestamp| (tick.to_string(), Record { tick: Some(*tick), ..record.clone() });
-        self.write_all(unknown.iter().map(not_run)).await?;
-        Ok(unknown)
-    }
-
-    async fn write_all(&self, records: impl Iterator<Item = (String, Record)>) -> Result<()> {
-        let note = |(id, mut record): (String, Record)| {
-            shorten(&mut record.output);
-            let text = serde_json::to_string(&record).expect("a record has no maps");
-            Ok(Note { topic: self.topic.clone(), id: NoteId::new(&id)?, text, keep: self.keep, most: MOST })
+    /// The newest of those that were written at this time of the store's clock or later, the latest written first.
+    ///
+    /// # Errors
+    /// As for [`newest`](Self::newest).
+    pub async fn newest_since(&self, since: jiff::Timestamp, most: u32) -> Result<Vec<Entry>> {
+        let search = Search { since: since_1970(since), ..Search::newest(self.topic.clone(), most) };
+        let notes = self.locks.notes()?.notes(&search).await?;
+        let job = self.topic.name.as_ref().map_or("", LockName::as_str);
+        let runs: BTreeSet<_> = notes.iter().map(|noted| noted.id.clone()).collect();
+        let is_run_after_all = |noted: &Noted| {
+            let run = noted.id.as_str().strip_suffix(NOT_RUN).and_then(|run| NoteId::new(run).ok());
+            run.is_some_and(|run| runs.contains(&run))
         };
-        let notes: Vec<Note> = records.map(note).collect::<Result<_>>()?;
-        if notes.is_empty() { Ok(()) } else { self.locks.notes()?.note(&notes).await }
+        let entry = |noted: Noted| {
+            let record = serde_json::from_str(&noted.text).ok()?;
+            Some(Entry { job: job.to_owned(), written: board::instant(noted.at), record })
+        };
+        Ok(notes.into_iter().filter(|noted| !is_run_after_all(noted)).filter_map(entry).collect())
+    }
+
+    /// What is known of one tick, or of a run that was asked for at that instant.
+    ///
+    /// # Errors
+    /// As for [`newest`](Self::newest).
+    pub async fn of_tick(&self, tick: jiff::Timestamp) -> Result<Option<Record>> {
+        Ok(self.of_ticks(tick, MOST).await?.into_iter().find(|record| record.tick == Some(tick)))
+    }
+
+    /// What may have been written of ticks from this one on: not the whole ledger.
+    async fn of_ticks(&self, oldest: jiff::Timestamp, most: u32) -> Result<Vec<Record>> {
+        let since = oldest.checked_sub(EARLY).unwrap_or(oldest);
+        Ok(self.newest_since(since, most).await?.into_iter().map(|entry| entry.record).collect())
+    }
+
+    /// What is known of the run of a tick.
+    pub(crate) async fn run_of(&self, tick: jiff::Timestamp) -> Result<Option<Record>> {
+        let is_its = |record: &Record| record.tick == Some(tick) && record.state.is_of_a_run();
+        Ok(self.of_ticks(tick, LOOKED_BACK).await?.into_iter().find(is_its))
+    }
+
+    /// The ticks that nobody has brought to an end, as far as is known, back to the last run that has ended: many may have been
+    /// skipped since.
+    pub(crate) async fn open(&self) -> Result<Vec<jiff::Timestamp>> {
+        let mut search = Search::newest(self.topic.clone(), LOOKED_BACK);
+        let mut open = Vec::new();
+        loop {
+            let page = self.locks.notes()?.notes(&search).await?;
+            let Some(last) = page.last() else { return Ok(open) };
+            search.after = Some((last.at, last.id.clone()));
+            let records = page.iter().filter_map(|noted| serde_json::from_str::<Record>(&noted.text).ok());
+            let (ended, others): (Vec<_>, Vec<_>) =
+                records.partition(|record| matches!(record.state, State::Done | State::Failed));
+            let is_open = |record: &Record| matches!(record.state, State::Running | State::Lost | State::Stopped);
+            open.extend(others.into_iter().filter(is_open).filter_map(|record| record.tick));
+            if !ended.is_empty() {
+                return Ok(open);
+            }
+        }
+    }
+
+    /// Those of these ticks that are newer than what is known of the job before an instant, and not too old to be of interest.
+    pub(crate) async fn unknown(
+        &self,
+        ticks: &[jiff::Timestamp],
+        before: Option<jiff::Timestamp>,
+    ) -> Result<Vec<jiff::Timestamp>> {
+        let newest = self.newest(LOOKED_BACK).await?.into_iter().filter_map(|record| record.tick);
+        let known = newest.filter(|tick| before.is_none_or(|before| *tick < before)).max();
+        let kept = ticks.last().and_then(|last| last.checked_sub(self.keep).ok());
+        Ok(ticks.iter().copied().filter(|tick| Some(*tick) > known.max(kept)).collect())
+    }
+
+    /// That a tick is not run, as a note. What is known of a run of it stays, and is what is read.
+    pub(crate) fn not_run(&self, tick: jiff::Timestamp, record: Record) -> Result<Note> {
+        self.note(&format!("{tick}{NOT_RUN}"), Record { tick: Some(tick), ..record })
+    }
+
+    /// A record as a note, in the place of what was known under this `id`.
+    pub(crate) fn note(&self, id: &str, mut record: Record) -> Result<Note> {
+        shorten(&mut record.output);
+        let texts = [Some(&mut record.node), record.asked.as_mut(), record.reason.as_mut()];
+        texts.into_iter().flatten().for_each(cut);
+        let text = serde_json::to_string(&record).expect("a record has no maps");
+        Ok(Note { topic: self.topic.clone(), id: NoteId::new(id)?, text, keep: self.keep, most: MOST })
+    }
+
+    /// What an operator did, as a note.
+    pub(crate) fn act(&self, state: State, by: &str, why: &str, at: jiff::Timestamp) -> Result<Note> {
+        let reason = Some(why.to_owned()).filter(|why| !why.is_empty());
+        self.note(&format!("{at} {state}"), Record { started: Some(at), reason, ..Record::of(state, by) })
+    }
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Lost,
+        Self::Stopped,
+        Self::Skipped,
+        Self::Missed,
+        Self::Paused,
+        Self::Resumed,
+        Self::Reset,
+    ];
+
+    /// As it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Stopped => "stopped",
+            Self::Skipped => "skipped",
+            Self::Missed => "missed",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl State {
+    /// Whether it was begun.
+    fn is_of_a_run(self) -> bool {
+        matches!(self, Self::Running | Self::Done | Self::Failed | Self::Lost | Self::Stopped)
     }
 }
 
@@ -156,6 +297,11 @@ pub(crate) fn tick(instant: jiff::Timestamp) -> Option<Tick> {
     Tick::from_unix_millis(instant.as_millisecond())
 }
 
+/// What a store's clock shows at an instant.
+fn since_1970(instant: jiff::Timestamp) -> Duration {
+    Duration::from_millis(instant.as_millisecond().try_into().unwrap_or(0))
+}
+
 /// What was written last, from a whole line on where there is one.
 fn shorten(output: &mut String) {
     if output.len() <= LONGEST_OUTPUT {
@@ -165,6 +311,14 @@ fn shorten(output: &mut String) {
     let from = (from..output.len()).find(|at| output.is_char_boundary(*at)).unwrap_or(output.len());
     let line = output[from..].find('\n').map_or(from, |at| from + at + 1);
     output.drain(..if line < output.len() { line } else { from });
+}
+
+/// What a text begins with.
+fn cut(text: &mut String) {
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push('…');
+    }
 }
 
 #[cfg(test)]
@@ -187,5 +341,73 @@ mod tests {
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
         assert_eq!(text, r#"{"state":"failed","node":"web-1/7/backup","attempts":0,"reason":"exit 3"}"#);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_tick_only_what_was_written_about_then_is_read() {
+        let clock = std::sync::Arc::new(leasehold_testkit::PausedClock::start());
+        let store = leasehold::stores::Memory::new(clock.clone());
+        let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
+        let ledger = Ledger::of(&locks, "job").unwrap();
+        let mut ticks = Vec::new();
+        for _ in 0..100 {
+            let tick = board::instant(locks.time().await.unwrap());
+            let record = Record { tick: Some(tick), ..Record::of(State::Done, "web") };
+            locks.notes().unwrap().note(&[ledger.note(&tick.to_string(), record).unwrap()]).await.unwrap();
+            ticks.push(tick);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        let last = ticks[99];
+        assert!((10..=12).contains(&ledger.of_ticks(last, MOST).await.unwrap().len()), "those of ten minutes");
+        assert_eq!(ledger.run_of(last).await.unwrap().unwrap().state, State::Done);
+        let other = last + SignedDuration::from_secs(1);
+        assert_eq!(ledger.unknown(&[ticks[90], last, other], None).await.unwrap(), [other], "the others ran");
+        assert_eq!(
+            ledger.unknown(&[ticks[98]], Some(ticks[98])).await.unwrap(),
+            [ticks[98]],
+            "nothing is known before it"
+        );
+        let skipped = ledger.not_run(other, Record::of(State::Skipped, "web")).unwrap();
+        locks.notes().unwrap().note(&[skipped]).await.unwrap();
+        assert_eq!(ledger.of_tick(other).await.unwrap().unwrap().state, State::Skipped);
+        assert_eq!(ledger.run_of(other).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_record_fits_into_a_note_whatever_is_in_it() {
+        let locks = Locks::over(std::sync::Arc::new(leasehold::stores::Memory::default()));
+        let long = "\u{1b}".repeat(100_000);
+        let mut record =
+            Record { asked: Some(long.clone()), reason: Some(long.clone()), ..Record::of(State::Failed, &long) };
+        record.output = long;
+        let note = Ledger::of(&locks, "job").unwrap().note("1", record).unwrap();
+        note.check().unwrap();
+        let read: Record = serde_json::from_str(&note.text).unwrap();
+        assert!(read.output.len() == LONGEST_OUTPUT && read.reason.unwrap().ends_with("\u{1b}…"));
+    }
+
+    #[test]
+    fn a_state_is_shown_as_it_is_written() {
+        for state in State::ALL {
+            assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{state}\""));
+        }
+    }
+
+    /// A node that comes late may not know of a run, nor of how it ended.
+    #[tokio::test]
+    async fn what_was_run_is_never_told_as_not_run() {
+        let locks = Locks::over(std::sync::Arc::new(leasehold::stores::Memory::default()));
+        let ledger = Ledger::of(&locks, "job").unwrap();
+        let tick: jiff::Timestamp = "2026-11-30T02:00:00Z".parse().unwrap();
+        let done = Record { tick: Some(tick), ..Record::of(State::Done, "web-1") };
+        let run = ledger.note(&tick.to_string(), done.clone()).unwrap();
+        let skipped = ledger.not_run(tick, Record::of(State::Skipped, "web-2")).unwrap();
+        locks.notes().unwrap().note(std::slice::from_ref(&skipped)).await.unwrap();
+        assert_eq!(ledger.newest(10).await.unwrap()[0].state, State::Skipped);
+        for notes in [[run.clone(), skipped.clone()], [skipped, run]] {
+            locks.notes().unwrap().note(&notes).await.unwrap();
+            assert_eq!(ledger.newest(10).await.unwrap(), std::slice::from_ref(&done));
+        }
+        assert_eq!(ledger.run_of(tick).await.unwrap(), Some(done));
     }
 }

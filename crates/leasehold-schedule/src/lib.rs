@@ -1,7 +1,8 @@
 //! Jobs on a schedule that many nodes could run and one must: each *tick*, the instant at which a job is due, once.
 //!
 //! A [`Scheduler`] runs the same [`Job`]s on every node; which of them runs a tick is decided in the store, by the mark beside
-//! the job's lock. What ran and what did not stands in a [`Ledger`]; operators pause jobs, and have them run now, by [`Orders`].
+//! the job's lock. What ran and what did not stands in a [`Ledger`], and [`History`] reads those of many jobs; operators pause
+//! jobs, and have them run now, by [`Orders`].
 //!
 //! A [`Schedule`] alone, without any store, says when a job is due: its ticks are a pure function of what is written, so
 //! that all nodes name the same ones, after a restart and across each change of clocks.
@@ -57,41 +58,58 @@
 //! after an update of `tzdata`. A zone is the system's (`TZDIR`, `/usr/share/zoneinfo`), or a built-in one where the
 //! system doesn't know it. Nodes with data of different years may differ over a country that has changed its rules.
 //!
+//! # Exactly once
+//!
+//! A job that writes to the database with the locks can say that its tick is done in the transaction of its work: with the feature
+//! `fence-tokio-postgres`, `fence-sqlx-mysql` or `fence-rusqlite`, `Run::complete_in`. What it writes there is written exactly once, if the job is
+//! to run [at least once](Job::at_least_once): a node that dies before the commit leaves the tick to another, and
+//! one that dies after it doesn't. `examples/billing.rs` is such a job.
+//!
 //! # How sure
 //!
 //! `tests/zones.rs` compares the ticks in every zone there is, around a change of its clocks from 2005 up to 2037, with
 //! a search that looks at every minute. `scripts/check-zones` does so around each change of each zone, and goes through all
 //! that is known of clocks since 1800; that takes some minutes.
 
+mod attendant;
 mod board;
 mod clock;
 mod cron;
 mod duration;
 mod error;
 mod event;
+mod history;
 mod job;
 mod ledger;
 mod node;
 mod orders;
+mod pace;
 mod plan;
 mod policy;
+mod roster;
 mod schedule;
 mod scheduler;
+mod scribe;
+mod settle;
 mod ticks;
 mod turn;
+mod watched;
 mod work;
 
+pub use board::KnownJob;
 pub use clock::{SystemClock, WallClock};
 pub use cron::lint::{Lint, LintRule};
 pub use duration::duration;
 pub use error::ScheduleError;
 pub use event::{Event, How, NotRun, Observer};
+pub use history::History;
 pub use jiff::Timestamp;
 pub use job::Job;
-pub use ledger::{Ledger, Record, State};
+pub use ledger::{Entry, Ledger, Record, State};
 pub use orders::{Asked, Orders, Pause};
 pub use policy::{Missed, Overlap, Retries};
+pub use roster::Roster;
 pub use schedule::Schedule;
 pub use scheduler::Scheduler;
 pub use ticks::Ticks;
-pub use work::{Ended, Failure, Run, Work};
+pub use work::{Cut, Ended, Failure, Left, Run, Work};

@@ -1,14 +1,21 @@
-//! What the turns of one node share: the locks, the time, whom to tell, and whether it is to end.
+//! What the jobs of one node share: the locks, the time, whom to tell, and whether it is to end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::{Error, Locks};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::clock::WallClock;
 use crate::event::{Event, Observer};
+use crate::orders::Standing;
+use crate::pace::Pace;
+use crate::scribe::Scribe;
+
+/// How long a store that can't be asked is left alone, twice as long each time.
+pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// How far the end of a scheduler has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,27 +24,43 @@ pub(crate) enum Ending {
     No,
     /// It begins nothing new; what runs may end.
     Soon,
-    /// What runs is dropped.
+    /// What runs is told to end.
     Now,
 }
 
+impl Ending {
+    /// Resolves when the end has got so far, also if the scheduler is gone.
+    pub async fn reached(self, ending: &watch::Receiver<Self>) {
+        let mut ending = ending.clone();
+        let _ = ending.wait_for(|ending| *ending >= self).await;
+    }
+}
+
 /// One scheduler's node.
-#[derive(Clone)]
 pub(crate) struct Node {
     pub locks: Locks,
-    pub clock: Arc<dyn WallClock>,
+    pub pace: Pace,
     pub observer: Option<Arc<dyn Observer>>,
     pub ending: watch::Receiver<Ending>,
+    /// What operators ask for, as it was heard last.
+    pub orders: watch::Sender<Arc<Standing>>,
+    pub scribe: Scribe,
+    /// So many claims are under way at a time: of a store that is asked for all that is due at once the last answers would come too late.
+    pub asking: Semaphore,
 }
+
+/// How many claims of one node are under way at a time.
+pub(crate) const ASKING: usize = 32;
 
 impl Node {
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.pace.now()
     }
 
+    /// An observer that panics must not take a job along.
     pub fn tell(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
-            observer.observe(event);
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));
         }
     }
 
@@ -52,8 +75,7 @@ impl Node {
 
     /// Resolves when it has got so far, also if the scheduler is gone.
     pub async fn ends(&self, so_far: Ending) {
-        let mut ending = self.ending.clone();
-        let _ = ending.wait_for(|ending| *ending >= so_far).await;
+        so_far.reached(&self.ending).await;
     }
 
     /// Sleeps; false if the end comes first.
@@ -62,6 +84,15 @@ impl Node {
             biased;
             () = self.ends(Ending::Soon) => false,
             () = tokio::time::sleep(span) => true,
+        }
+    }
+
+    /// A place among those who ask the store; none if the end comes first.
+    pub async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::select! {
+            biased;
+            () = self.ends(Ending::Soon) => None,
+            place = self.asking.acquire() => place.ok(),
         }
     }
 }

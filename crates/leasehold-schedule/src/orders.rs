@@ -1,23 +1,32 @@
 //! What operators ask of the whole fleet: that a job pauses, and that it runs now.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use leasehold::store::{Note, NoteId, Noted, Search, Topic};
-use leasehold::{HolderId, LockName, Locks, Result, Tick};
+use leasehold::{Error, HolderId, LockName, Locks, Result, Tick};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::board::instant;
-use crate::ledger;
+use crate::board::{self, KnownJob, instant};
+use crate::ledger::{self, Ledger, State};
 
 const PAUSES: Topic = Topic::of_all("pauses");
 const ASKED: Topic = Topic::of_all("asked");
 
-/// A pause is kept until it is over, and as long again as anything is made up for after it.
+/// A pause is kept for so long from when it was asked for: none is longer.
 const KEEP_PAUSES: Duration = Duration::from_secs(400 * 24 * 3600);
 const MOST_PAUSES: u32 = 10_000;
+
+/// A note may be seen later than one that is stamped later, by so much.
+const LATE: Duration = Duration::from_secs(10);
+
+/// What has gone since is noticed after so many looks.
+const LOOKS: u32 = 100;
+
+/// So many earlier ones of a job are remembered.
+const MOST_BEFORE: usize = 8;
 
 /// Whoever is to run what was asked for looks every few seconds.
 const KEEP_ASKED: Duration = Duration::from_secs(3600);
@@ -33,9 +42,12 @@ pub struct Pause {
     pub why: String,
     /// Since when, by the store's clock.
     pub since: Timestamp,
-    /// Until when it was; none while it is.
+    /// Until when; none if until it is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// Those before it, the last first: what fell into them is not made up for either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    before: Vec<Pause>,
 }
 
 /// That a job is to run now.
@@ -55,8 +67,10 @@ pub struct Asked {
 /// All that was asked for of late.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Standing {
+    /// By job.
     pub pauses: HashMap<String, Pause>,
-    pub asked: Vec<Asked>,
+    /// By job; the oldest first.
+    pub asked: HashMap<String, Vec<Asked>>,
 }
 
 /// What operators ask of every scheduler over the same store and namespace. They look every two seconds.
@@ -72,28 +86,58 @@ impl<'a> Orders<'a> {
         Self { locks }
     }
 
+    /// The longest pause: one that nobody ends is over by then, and the job runs again.
+    pub const LONGEST_PAUSE: Duration = KEEP_PAUSES;
+
     /// Has a job pause, on every node: its ticks are recorded as skipped until it is [resumed](Self::resume), and not made
-    /// up for. What runs goes on.
+    /// up for. What runs goes on, and what is [asked for](Self::trigger) is run. Of a job that pauses already it changes by whom, why and
+    /// until when.
     ///
     /// # Errors
     /// The name is not legal, or the store can't keep it.
-    pub async fn pause(&self, job: &str, by: &str, why: &str) -> Result<()> {
-        let since = instant(self.locks.time().await?);
-        let pause = Pause { by: by.to_owned(), why: why.to_owned(), since, until: None };
-        self.write(PAUSES, job, &pause, KEEP_PAUSES, MOST_PAUSES).await
+    pub async fn pause(&self, job: &str, by: &str, why: &str) -> Result<Pause> {
+        self.pauses_until(job, by, why, None).await
+    }
+
+    /// The same, until an instant of the store's clock.
+    ///
+    /// # Errors
+    /// As for [`pause`](Self::pause); or the instant is over, or too far away.
+    pub async fn pause_until(&self, job: &str, by: &str, why: &str, until: Timestamp) -> Result<Pause> {
+        self.pauses_until(job, by, why, Some(until)).await
+    }
+
+    async fn pauses_until(&self, job: &str, by: &str, why: &str, until: Option<Timestamp>) -> Result<Pause> {
+        let now = instant(self.locks.time().await?);
+        if let Some(until) = until {
+            check_end(until, now)?;
+        }
+        let last = self.pauses().await?.remove(job);
+        let pause = Pause { until, ..Pause::begun(last, by, why, now) };
+        self.write_pause(job, &pause, (State::Paused, by, why), now).await?;
+        Ok(pause)
     }
 
     /// Ends a pause; says whether there was one.
     ///
     /// # Errors
     /// The name is not legal, or the store can't say.
-    pub async fn resume(&self, job: &str) -> Result<bool> {
-        let Some(mut pause) = self.pauses().await?.remove(job).filter(|pause| pause.until.is_none()) else {
+    pub async fn resume(&self, job: &str, by: &str) -> Result<bool> {
+        let now = instant(self.locks.time().await?);
+        let Some(mut pause) = self.pauses().await?.remove(job).filter(|pause| pause.is_on(now)) else {
             return Ok(false);
         };
-        pause.until = Some(instant(self.locks.time().await?));
-        self.write(PAUSES, job, &pause, KEEP_PAUSES, MOST_PAUSES).await?;
+        pause.until = Some(now);
+        self.write_pause(job, &pause, (State::Resumed, by, ""), now).await?;
         Ok(true)
+    }
+
+    /// A pause, and what the ledger says of it.
+    async fn write_pause(&self, job: &str, pause: &Pause, did: (State, &str, &str), now: Timestamp) -> Result<()> {
+        let (state, by, why) = did;
+        let act = Ledger::of(self.locks, job)?.act(state, by, why, now)?;
+        let pause = note(PAUSES, job, pause, KEEP_PAUSES, MOST_PAUSES)?;
+        self.locks.notes()?.note(&[pause, act]).await
     }
 
     /// Has a job run now, once, on one of the nodes that know it; answers the tick that it runs for. A job that is running is
@@ -103,10 +147,29 @@ impl<'a> Orders<'a> {
     /// The name is not legal, or the store can't keep it.
     pub async fn trigger(&self, job: &str, by: &str, why: &str) -> Result<Timestamp> {
         LockName::new(job)?;
-        let tick = instant(self.locks.time().await?);
+        let tick = beside_ticks(instant(self.locks.time().await?));
         let asked = Asked { job: job.to_owned(), by: by.to_owned(), why: why.to_owned(), tick };
-        self.write(ASKED, &HolderId::fresh().to_string(), &asked, KEEP_ASKED, MOST_ASKED).await?;
+        let asked = note(ASKED, &HolderId::fresh().to_string(), &asked, KEEP_ASKED, MOST_ASKED)?;
+        self.locks.notes()?.note(&[asked]).await?;
         Ok(tick)
+    }
+
+    /// Records that the marks of a job were reset: by whom, and why.
+    ///
+    /// # Errors
+    /// The name is not legal, or the store can't keep it.
+    pub async fn were_reset(&self, job: &str, by: &str, why: &str) -> Result<()> {
+        let now = instant(self.locks.time().await?);
+        let act = Ledger::of(self.locks, job)?.act(State::Reset, by, why, now)?;
+        self.locks.notes()?.note(&[act]).await
+    }
+
+    /// Every job that some scheduler has, or had within the last year, by name.
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub async fn jobs(&self) -> Result<Vec<KnownJob>> {
+        board::known(self.locks).await
     }
 
     /// The last pause of each job that ever had one.
@@ -114,25 +177,81 @@ impl<'a> Orders<'a> {
     /// # Errors
     /// The store can't say.
     pub async fn pauses(&self) -> Result<HashMap<String, Pause>> {
-        Ok(self.read(PAUSES, MOST_PAUSES).await?.into_iter().collect())
+        let pauses = read_since(self.locks, PAUSES, MOST_PAUSES, Duration::ZERO).await?;
+        Ok(pauses.into_iter().map(|(_, job, pause)| (job, pause)).collect())
     }
+}
 
-    pub(crate) async fn standing(&self) -> Result<Standing> {
-        let asked = self.read(ASKED, MOST_ASKED).await?.into_iter().map(|(_, asked)| asked).collect();
-        Ok(Standing { pauses: self.pauses().await?, asked })
-    }
+/// Ticks of schedules are whole seconds: what is asked for is none of them.
+fn beside_ticks(now: Timestamp) -> Timestamp {
+    let is_whole = now.subsec_nanosecond() == 0;
+    if is_whole { now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now) } else { now }
+}
 
-    async fn write(&self, topic: Topic, id: &str, order: &impl Serialize, keep: Duration, most: u32) -> Result<()> {
-        let text = serde_json::to_string(order).expect("an order has no maps");
-        self.locks.notes()?.note(&[Note { topic, id: NoteId::new(id)?, text, keep, most }]).await
-    }
+fn note(topic: Topic, id: &str, order: &impl Serialize, keep: Duration, most: u32) -> Result<Note> {
+    let text = serde_json::to_string(order).expect("an order has no maps");
+    Ok(Note { topic, id: NoteId::new(id)?, text, keep, most })
+}
 
-    /// What a later version has written in another way is left out.
-    async fn read<T: DeserializeOwned>(&self, topic: Topic, most: u32) -> Result<Vec<(String, T)>> {
-        let notes = self.locks.notes()?.notes(&Search::newest(topic, most)).await?;
-        let read = |Noted { id, text, .. }: Noted| Some((id.to_string(), serde_json::from_str(&text).ok()?));
-        Ok(notes.into_iter().filter_map(read).collect())
+/// Hears what operators ask for: all of it at first and now and then, else only what is new.
+#[derive(Debug, Default)]
+pub(crate) struct Hearing {
+    pauses: HashMap<String, Pause>,
+    asked: BTreeMap<String, Asked>,
+    /// The store's time of the newest that was heard.
+    newest: Duration,
+    /// How often it was listened since all was read.
+    looks: u32,
+}
+
+impl Hearing {
+    /// How it stands now.
+    pub async fn standing(&mut self, locks: &Locks) -> Result<Standing> {
+        let since = if self.looks == 0 { Duration::ZERO } else { self.newest.saturating_sub(LATE) };
+        let pauses = read_since(locks, PAUSES, MOST_PAUSES, since).await?;
+        let asked = read_since(locks, ASKED, MOST_ASKED, since).await?;
+        if self.looks == 0 {
+            (self.pauses, self.asked) = (HashMap::new(), BTreeMap::new());
+        }
+        self.looks = (self.looks + 1) % LOOKS;
+        let heard = pauses.iter().map(|(at, ..)| at).chain(asked.iter().map(|(at, ..)| at));
+        self.newest = heard.copied().fold(self.newest, Duration::max);
+        self.pauses.extend(pauses.into_iter().map(|(_, job, pause)| (job, pause)));
+        self.asked.extend(asked.into_iter().map(|(_, id, asked)| (id, asked)));
+        Ok(Standing { pauses: self.pauses.clone(), asked: by_job(self.asked.values()) })
     }
+}
+
+fn by_job<'a>(asked: impl Iterator<Item = &'a Asked>) -> HashMap<String, Vec<Asked>> {
+    let mut jobs: HashMap<String, Vec<Asked>> = HashMap::new();
+    asked.for_each(|asked| jobs.entry(asked.job.clone()).or_default().push(asked.clone()));
+    jobs.values_mut().for_each(|asked| asked.sort_by_key(|asked| asked.tick));
+    jobs
+}
+
+/// With when it was written and under which id. What a later version has written in another way is left out.
+async fn read_since<T: DeserializeOwned>(
+    locks: &Locks,
+    topic: Topic,
+    most: u32,
+    since: Duration,
+) -> Result<Vec<(Duration, String, T)>> {
+    let notes = locks.notes()?.notes(&Search { since, ..Search::newest(topic, most) }).await?;
+    let read = |Noted { at, id, text }: Noted| Some((at, id.to_string(), serde_json::from_str(&text).ok()?));
+    Ok(notes.into_iter().filter_map(read).collect())
+}
+
+/// Whether a pause may end then.
+fn check_end(until: Timestamp, now: Timestamp) -> Result<()> {
+    if until <= now {
+        return Err(Error::invalid(format!("{until} is over: it is {now}; give a later instant")));
+    }
+    if Duration::try_from(until.duration_since(now)).unwrap_or_default() > KEEP_PAUSES {
+        return Err(Error::invalid(format!(
+            "{until} is too far away: a pause may last 400 days; pause it again before that"
+        )));
+    }
+    Ok(())
 }
 
 impl Asked {
@@ -152,8 +271,36 @@ impl Pause {
         who_and_why(&self.by, &self.why)
     }
 
-    /// Whether a tick of this instant falls into it.
-    pub(crate) fn covers(&self, tick: Timestamp) -> bool {
+    /// The one that begins now after the last one, which it goes on with if that is on.
+    fn begun(last: Option<Self>, by: &str, why: &str, now: Timestamp) -> Self {
+        let (mut since, mut before) = (now, Vec::new());
+        if let Some(mut last) = last {
+            before = std::mem::take(&mut last.before);
+            if last.is_on(now) {
+                since = last.since;
+            } else {
+                before.insert(0, last);
+                before.truncate(MOST_BEFORE);
+            }
+        }
+        Self { by: by.to_owned(), why: why.to_owned(), since, until: None, before }
+    }
+
+    /// Whether it goes on at this time of the store's clock; it has begun, whatever a node's clock shows.
+    #[must_use]
+    pub fn is_on(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+
+    /// The pause that a tick of this instant falls into: while one is on none is run, however old it is.
+    pub(crate) fn of(&self, tick: Timestamp, now: Timestamp) -> Option<&Self> {
+        if self.is_on(now) {
+            return Some(self);
+        }
+        std::iter::once(self).chain(&self.before).find(|pause| pause.covers(tick))
+    }
+
+    fn covers(&self, tick: Timestamp) -> bool {
         self.since <= tick && self.until.is_none_or(|until| tick < until)
     }
 }

@@ -18,38 +18,35 @@ const TOLD: usize = 100;
 pub(crate) struct Plan {
     /// To be claimed, the oldest first.
     pub claim: Vec<Timestamp>,
-    /// Nobody is to run these, if nobody has: the latest of them, the oldest first.
+    /// Nobody is to run these, if nobody has: the latest of them, the oldest first. All are older than those to be claimed.
     pub missed: Vec<Timestamp>,
 }
 
-/// The ticks later than `after` up to `now`, of which none is older than `catch_up`.
+/// The ticks later than `after` up to `now`. Of those older than `catch_up` none is claimed.
 pub(crate) fn plan(schedule: &Schedule, missed: Missed, after: Timestamp, now: Timestamp, catch_up: Duration) -> Plan {
     let span = SignedDuration::try_from(catch_up).unwrap_or(SignedDuration::MAX);
-    let oldest = now.checked_sub(span).unwrap_or(Timestamp::MIN);
-    let due = |tick: &Timestamp| *tick > after && *tick >= oldest;
-    let most = match missed {
-        Missed::Latest | Missed::Skip => 1,
-        Missed::All { most } => usize::try_from(most).unwrap_or(usize::MAX),
+    let (oldest, most) = match missed {
+        Missed::Latest => (span, 1),
+        Missed::Skip => (span.min(LATE), 1),
+        Missed::All { most } => (span, usize::try_from(most).unwrap_or(usize::MAX)),
     };
+    let oldest = now.checked_sub(oldest).unwrap_or(Timestamp::MIN);
     // From the latest back: what a gap costs doesn't depend on its length.
-    let mut newest_first = Vec::new();
-    let mut at = schedule.latest_at(now).filter(due);
-    while let Some(tick) = at.filter(|_| newest_first.len() < most.saturating_add(TOLD)) {
-        newest_first.push(tick);
-        at = tick
-            .checked_sub(SignedDuration::from_nanos(1))
-            .ok()
-            .and_then(|before| schedule.latest_at(before))
-            .filter(due);
+    let mut plan = Plan::default();
+    let mut at = schedule.latest_at(now);
+    while let Some(tick) = at.filter(|tick| *tick > after) {
+        if tick >= oldest && plan.claim.len() < most {
+            plan.claim.push(tick);
+        } else if plan.missed.len() < TOLD {
+            plan.missed.push(tick);
+        } else {
+            break;
+        }
+        at = tick.checked_sub(SignedDuration::from_nanos(1)).ok().and_then(|before| schedule.latest_at(before));
     }
-    let is_late = |tick: &Timestamp| now.duration_since(*tick) > LATE;
-    let claimed = match missed {
-        Missed::Skip => usize::from(newest_first.first().is_some_and(|tick| !is_late(tick))),
-        _ => newest_first.len().min(most),
-    };
-    let missed = newest_first.split_off(claimed).into_iter().rev().collect();
-    newest_first.reverse();
-    Plan { claim: newest_first, missed }
+    plan.claim.reverse();
+    plan.missed.reverse();
+    plan
 }
 
 #[cfg(test)]
@@ -81,10 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_catch_up_is_not_looked_at() {
+    fn what_is_older_than_catch_up_is_missed() {
         let (claim, missed) = hourly(Missed::Latest, "10:30:00", "14:10:00", 2 * HOUR);
-        assert_eq!((claim, missed), (vec![at("14:00:00")], vec![at("13:00:00")]));
-        assert_eq!(hourly(Missed::Latest, "10:30:00", "14:10:00", HOUR / 10), (vec![], vec![]));
+        assert_eq!((claim, missed), (vec![at("14:00:00")], vec![at("11:00:00"), at("12:00:00"), at("13:00:00")]));
+        let (claim, missed) = hourly(Missed::Latest, "12:30:00", "14:10:00", HOUR / 10);
+        assert_eq!((claim, missed), (vec![], vec![at("13:00:00"), at("14:00:00")]));
+        let (claim, missed) = hourly(Missed::All { most: 9 }, "10:30:00", "14:10:00", 2 * HOUR);
+        assert_eq!((claim, missed), (vec![at("13:00:00"), at("14:00:00")], vec![at("11:00:00"), at("12:00:00")]));
     }
 
     #[test]

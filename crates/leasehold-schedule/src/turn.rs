@@ -1,4 +1,4 @@
-//! One tick of one job on this node: it is asked for, run if it is ours, and recorded.
+//! One tick of one job on this node: run, or not, and recorded.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -6,35 +6,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use leasehold::{Guard, Holding, NotDue, Outcome, Tick, Wait};
+use leasehold::store::Note;
+use leasehold::{Guard, Holding, Lock, Tick};
 
 use crate::event::{Event, How, NotRun};
 use crate::job::Job;
 use crate::ledger::{self, Ledger, Record, State, instant};
-use crate::node::{Ending, Node};
-use crate::policy::Overlap;
-use crate::work::{Ended, Run};
-
-/// How often a tick is looked at that another node is running, and may die of.
-const LOOK: Duration = Duration::from_secs(10);
+use crate::node::Node;
+use crate::work::{Cut, Ended, Left, Run};
 
 /// A tick whose node has died so often is given up: perhaps it is what kills them.
 const MOST_BEGUN: u32 = 10;
 
-/// How long a store that can't be asked is left alone, twice as long each time.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// So much of a label there is room for in every store, in characters; the tick stands behind it.
+const LONGEST_LABEL: usize = 255 - 1 - "2026-11-30T02:00:00.123Z".len();
 
-/// What became of a tick here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Took {
-    /// This node ran it.
-    Ran,
-    /// It is no business of this node's any more.
-    Over,
-}
-
-/// A job on a node.
+/// A tick on a node.
 pub(crate) struct Turn<'a> {
     pub node: &'a Node,
     pub job: &'a Job,
@@ -42,128 +29,91 @@ pub(crate) struct Turn<'a> {
     pub asked: Option<String>,
 }
 
-/// What somebody else's hold means for a tick.
-enum Standing {
-    /// It is running there.
-    Runs,
-    /// An earlier one is; at whose node.
-    Overlaps(String),
-}
-
-impl Turn<'_> {
-    /// Goes on until the tick was run, or nothing is left to do about it here.
-    pub async fn take(&self, tick: Tick) -> Took {
-        let mut pause = SHORTEST_PAUSE;
-        while !self.node.is_ending() {
-            let Some(answer) = self.ask(tick).await else { return Took::Over };
-            let wait = match answer {
-                Ok(Outcome::Acquired(guard)) => {
-                    self.run(guard, tick).await;
-                    return Took::Ran;
-                }
-                Ok(Outcome::Contended(holding)) => match self.standing(&holding, tick) {
-                    // It may die in the middle, however late that is.
-                    Standing::Runs if self.job.terms.at_least_once => {
-                        self.node.sleeps(holding.free_in().min(LOOK) + SHORTEST_PAUSE).await;
-                        continue;
-                    }
-                    Standing::Runs => return Took::Over,
-                    Standing::Overlaps(whose) => return self.is_not_run(tick, NotRun::Overlaps(whose)).await,
-                },
-                Ok(Outcome::NotDue(NotDue::Claimed { .. })) => return Took::Over,
-                Ok(Outcome::NotDue(NotDue::InFuture { ahead })) => {
-                    self.node.tell(&Event::ClockIsFast { job: &self.job.name, ahead });
-                    ahead
-                }
-                Ok(Outcome::NotDue(why @ NotDue::TooOld { .. })) => {
-                    return self.is_not_run(tick, NotRun::TooOld(why)).await;
-                }
-                Err(error) => {
-                    self.node.tell(&Event::StoreIsAway { job: &self.job.name, error: &error });
-                    let now = pause;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    now
-                }
-            };
-            if !self.node.sleeps(wait).await {
-                return Took::Over;
-            }
-            if self.is_too_late_for(tick) {
-                return self.is_not_run(tick, NotRun::Missed).await;
-            }
-        }
-        Took::Over
+impl<'a> Turn<'a> {
+    /// One that its schedule asks for.
+    pub fn of(node: &'a Node, job: &'a Job) -> Self {
+        Self { node, job, asked: None }
     }
 
-    /// None if the end came first.
-    async fn ask(&self, tick: Tick) -> Option<leasehold::Result<Outcome>> {
-        let lock = self.job.lock(&self.node.locks, tick).label(&format!("{}@{tick}", self.label()));
-        if self.job.terms.overlap != Overlap::Queue {
-            return Some(lock.try_acquire().await);
-        }
-        // Until a later one takes its place in the line.
-        let next = self.job.schedule.next_after(instant(tick));
-        let left = next.and_then(|next| Duration::try_from(next.duration_since(self.node.now())).ok());
-        let waiting = lock.wait(Wait::For(left.unwrap_or_default()));
-        tokio::select! {
-            biased;
-            outcome = waiting.acquire() => Some(outcome),
-            // Dropped, it leaves the queue.
-            () = self.node.ends(Ending::Soon) => None,
-        }
+    pub(crate) fn lock(&self, tick: Tick) -> Lock {
+        self.job.lock(&self.node.locks, tick).label(&format!("{}@{tick}", self.label()))
     }
 
     /// `host/pid/job`. Behind it, on the lock, `@` and the tick: which one somebody runs is read off it.
     fn label(&self) -> String {
         let label = self.node.locks.label();
         let process = label.rsplit_once('/').map_or(label, |(process, _)| process);
-        format!("{process}/{}", self.job.name)
+        format!("{process}/{}", self.job.name).chars().take(LONGEST_LABEL).collect()
     }
 
-    fn standing(&self, holding: &Holding, tick: Tick) -> Standing {
-        let suffix = format!("@{tick}");
-        let others = holding.others.iter().map(|other| &other.label);
-        let is_for_it = std::iter::once(&holding.label).chain(others).any(|label| label.ends_with(&suffix));
-        if is_for_it { Standing::Runs } else { Standing::Overlaps(holding.label.clone()) }
-    }
-
-    fn is_too_late_for(&self, tick: Tick) -> bool {
-        let age = Duration::try_from(self.node.now().duration_since(instant(tick))).unwrap_or_default();
-        age > self.job.terms.catch_up
-    }
-
-    pub async fn is_not_run(&self, tick: Tick, why: NotRun) -> Took {
+    /// Tells and writes down that a tick is not run here. Where it was run after all, that stands beside it, and counts.
+    pub async fn is_not_run(&self, tick: Tick, why: NotRun) {
         self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &why });
-        // Another node may have run it after all: what is known of it is not overwritten.
-        let state = if why == NotRun::Missed { State::Missed } else { State::Skipped };
-        let record =
-            Record { reason: Some(why.to_string()), asked: self.asked.clone(), ..Record::of(state, &self.label()) };
-        if let Some(ledger) = self.node.told(self.ledger()) {
-            self.node.told(ledger.not_run(&[instant(tick)], &record).await);
-        }
-        Took::Over
+        let Some(ledger) = self.ledger_if_any() else { return };
+        self.writes(ledger.not_run(instant(tick), self.record_of(&why))).await;
     }
 
-    /// Writes down that nobody ran these, where nothing else is known of them.
-    pub async fn are_missed(&self, ticks: &[Timestamp]) {
-        let Some(ledger) = self.node.told(self.ledger()) else { return };
-        let record = Record { reason: Some(NotRun::Missed.to_string()), ..Record::of(State::Missed, &self.label()) };
-        for missed in self.node.told(ledger.not_run(ticks, &record).await).unwrap_or_default() {
-            if let Some(tick) = ledger::tick(missed) {
-                self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &NotRun::Missed });
+    /// The same, if nothing is known of a run.
+    pub async fn is_unknown(&self, tick: Tick, why: NotRun) {
+        let Some(ledger) = self.ledger_if_any() else { return };
+        if self.node.told(ledger.run_of(instant(tick)).await).is_some_and(|run| run.is_none()) {
+            self.is_not_run(tick, why).await;
+        }
+    }
+
+    /// Tells and writes down that nobody has run these ticks, which all came before another: those of them that are newer
+    /// than all that is known of the job before that. False if it can't be known now.
+    pub async fn are_not_run(
+        &self,
+        ticks: &[Timestamp],
+        before: Option<Timestamp>,
+        why: impl Fn(Timestamp) -> NotRun,
+    ) -> bool {
+        let Some(ledger) = self.ledger_if_any().filter(|_| !ticks.is_empty()) else { return true };
+        let written = async {
+            let unknown = ledger.unknown(ticks, before).await?;
+            let reasons: Vec<_> = unknown.into_iter().map(|at| (at, why(at))).collect();
+            let note = |(at, why): &(Timestamp, NotRun)| ledger.not_run(*at, self.record_of(why));
+            let notes = reasons.iter().map(note).collect::<leasehold::Result<Vec<_>>>()?;
+            if !notes.is_empty() {
+                self.node.locks.notes()?.note(&notes).await?;
+            }
+            Ok(reasons)
+        };
+        match written.await {
+            Ok(reasons) => {
+                for (tick, why) in reasons.iter().filter_map(|(at, why)| Some((ledger::tick(*at)?, why))) {
+                    self.node.tell(&Event::NotRun { job: &self.job.name, tick, why });
+                }
+                true
+            }
+            Err(error) => {
+                self.node.tell(&Event::LedgerFailed { error: &error });
+                !error.is_transient()
             }
         }
     }
 
-    fn ledger(&self) -> leasehold::Result<Ledger<'_>> {
+    fn record_of(&self, why: &NotRun) -> Record {
+        let state = if *why == NotRun::Missed { State::Missed } else { State::Skipped };
+        Record { reason: Some(why.to_string()), asked: self.asked.clone(), ..Record::of(state, &self.label()) }
+    }
+
+    pub(crate) fn ledger(&self) -> leasehold::Result<Ledger<'a>> {
         Ledger::of(&self.node.locks, &self.job.name)
     }
 
+    /// None where the store keeps none.
+    pub fn ledger_if_any(&self) -> Option<Ledger<'a>> {
+        self.node.locks.notes().ok()?;
+        self.ledger().ok()
+    }
+
     /// Does the work under the guard, again where it fails and may be tried again, and says how it went.
-    async fn run(&self, guard: Guard, tick: Tick) {
+    pub async fn run(&self, guard: Guard, tick: Tick) -> How {
         let (job, began) = (&self.job.name, self.node.now());
         let attempt = guard.attempt().max(1);
-        let mut run = Run { job: job.clone(), tick, guard, attempt };
+        let mut run = Run { job: job.clone(), tick, guard, attempt, ending: self.node.ending.clone() };
         let mut record = Record {
             tick: Some(instant(tick)),
             asked: self.asked.clone(),
@@ -174,56 +124,95 @@ impl Turn<'_> {
         };
         let id = instant(tick).to_string();
         self.node.tell(&Event::Started { job, tick, attempt, token: run.token() });
-        // Nothing waits for the ledger, and what it says last must come last.
-        let (_, (how, output)) = tokio::join!(self.records(&id, record.clone()), self.work(&mut run));
-        let attempts = run.attempt;
-        let released = match &how {
-            How::Done | How::Failed(_) => run.guard.complete().await,
-            How::Lost(_) | How::Stopped => run.guard.release().await,
+        // Neither the work nor the release waits for the ledger, and what it says last must come last.
+        let ended = async {
+            let (how, output, left) = self.work(&mut run).await;
+            let attempts = run.attempt;
+            (self.give_back(run, how, left).await, output, attempts)
         };
-        // The keeper goes on telling the store what it could not be told.
-        drop(released);
+        let (_, (how, output, attempts)) = tokio::join!(self.records(&id, record.clone()), ended);
         let ended = self.node.now();
         let took = Duration::try_from(ended.duration_since(began)).unwrap_or_default();
         self.node.tell(&Event::Ended { job, tick, took, how: &how });
         record = Record { state: how.state(), ended: Some(ended), attempts, reason: how.reason(), output, ..record };
-        self.records(&id, record).await;
+        if !matches!(how, How::Lost(_)) || !self.is_run_again(&record).await {
+            self.records(&id, record).await;
+        }
+        how
     }
 
-    async fn records(&self, id: &str, record: Record) {
-        if let Some(ledger) = self.node.told(self.ledger()) {
-            self.node.told(ledger.write(id, &record).await);
+    /// Whether another node has taken over what this one has lost, as far as is known.
+    async fn is_run_again(&self, record: &Record) -> bool {
+        let token = |record: &Record| record.token.as_ref().and_then(|token| token.parse::<u64>().ok());
+        let (Some(ledger), Some(tick)) = (self.ledger_if_any(), record.tick) else { return false };
+        let known = self.node.told(ledger.run_of(tick).await).flatten();
+        known.is_some_and(|known| token(&known) > token(record))
+    }
+
+    pub(crate) async fn records(&self, id: &str, record: Record) {
+        self.writes(self.ledger().and_then(|ledger| ledger.note(id, record))).await;
+    }
+
+    async fn writes(&self, note: leasehold::Result<Note>) {
+        if let Some(note) = self.node.told(note) {
+            self.node.told(self.node.scribe.write(&self.node.locks, note).await);
         }
     }
 
-    async fn work(&self, run: &mut Run) -> (How, String) {
+    /// How it went, what it wrote last, and what of it may be at work still.
+    async fn work(&self, run: &mut Run) -> (How, String, Left) {
         if run.attempt > MOST_BEGUN {
             let why = format!("it was begun {MOST_BEGUN} times before, and no node has come to its end");
-            return (How::Failed(why), String::new());
+            return (How::Failed(why), String::new(), Left::Nothing);
         }
         let retries = self.job.terms.retries;
-        let mut tries = 1;
+        let (mut tries, mut left, mut output) = (1, Left::NotBegun, String::new());
         loop {
-            let attempt = async {
-                tokio::time::sleep(retries.pause_before(tries)).await;
-                AssertUnwindSafe(self.job.work.run(run)).catch_unwind().await
-            };
-            let ended = tokio::select! {
+            tokio::select! {
                 biased;
-                reason = run.guard.lost() => return (How::Lost(reason), String::new()),
-                () = self.node.ends(Ending::Now) => return (How::Stopped, String::new()),
-                ended = attempt => ended.unwrap_or_else(|panic| Ended::from(Err(said(&*panic).into()))),
-            };
-            match ended.result {
-                Ok(()) => return (How::Done, ended.output),
-                Err(why) if tries > retries.most => return (How::Failed(why.to_string()), ended.output),
-                Err(_) => {
+                cut = run.cut() => return (cut.into(), output, left),
+                () = tokio::time::sleep(retries.pause_before(tries)) => {}
+            }
+            // Also what panics before there is a future.
+            let attempt = AssertUnwindSafe(async { self.job.work.run(run).await }).catch_unwind().await;
+            let ended = attempt.unwrap_or_else(|panic| Ended::from(Err(said(&*panic).into())));
+            (left, output) = (left.max(ended.left), ended.output);
+            match (ended.result, run.is_cut()) {
+                (Ok(()), _) => return (How::Done, output, left),
+                (Err(_), _) if self.is_complete(run).await => return (How::Done, output, left),
+                (Err(_), Some(cut)) => return (cut.into(), output, left),
+                (Err(why), None) if tries > retries.most || left == Left::Perhaps => {
+                    return (How::Failed(why.to_string()), output, left);
+                }
+                (Err(_), None) => {
                     tries += 1;
                     run.attempt += 1;
                 }
             }
         }
     }
+}
+
+impl From<Cut> for How {
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::Lost(reason) => Self::Lost(reason),
+            Cut::Stopped => Self::Stopped,
+        }
+    }
+}
+
+/// Whether whoever has this label runs that tick.
+pub(crate) fn is_for(label: &str, tick: Tick) -> bool {
+    label.ends_with(&format!("@{tick}"))
+}
+
+/// The ticks that a name is held for, as far as their holders say.
+pub(crate) fn ticks_of(holding: &Holding) -> impl Iterator<Item = Tick> {
+    let others = holding.others.iter().map(|other| &other.label);
+    std::iter::once(&holding.label)
+        .chain(others)
+        .filter_map(|label| ledger::tick(label.rsplit_once('@')?.1.parse().ok()?))
 }
 
 /// What a panic said.

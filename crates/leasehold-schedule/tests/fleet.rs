@@ -1,6 +1,7 @@
 //! Several schedulers over one store, in time that a test moves: each tick runs once, whatever clocks and nodes do.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,11 +9,23 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use leasehold::stores::Memory;
 use leasehold::{Locks, Store, Tick};
-use leasehold_schedule::{Job, Ledger, Missed, Orders, Overlap, Retries, Schedule, Scheduler, State, WallClock};
+use leasehold_schedule::{
+    Ended, Event, History, Job, Ledger, Left, Missed, Orders, Overlap, Record, Retries, Roster, Run, Schedule,
+    Scheduler, State, WallClock, Work,
+};
 use leasehold_testkit::PausedClock;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+
+#[path = "fleet/clocks.rs"]
+mod clocks;
+#[path = "fleet/deaths.rs"]
+mod deaths;
+#[path = "fleet/operators.rs"]
+mod operators;
+#[path = "fleet/outages.rs"]
+mod outages;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -62,6 +75,7 @@ struct Fleet {
 /// A scheduler that runs.
 struct Node {
     wall: Arc<Wall>,
+    roster: Roster,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<()>,
 }
@@ -120,14 +134,19 @@ impl Fleet {
     }
 
     fn node(&self, off: i64, jobs: impl IntoIterator<Item = Job>) -> Node {
+        self.node_over(self.locks(), off, jobs)
+    }
+
+    fn node_over(&self, locks: Locks, off: i64, jobs: impl IntoIterator<Item = Job>) -> Node {
         let wall = Arc::new(Wall { zero: self.zero, start: self.start, off_millis: AtomicI64::new(off * 1000) });
         let (stop, stopped) = oneshot::channel::<()>();
-        let mut scheduler = Scheduler::over(self.locks()).clock(wall.clone());
+        let mut scheduler = Scheduler::over(locks).clock(wall.clone());
         for job in jobs {
             scheduler = scheduler.job(job).expect("the jobs of the tests are right");
         }
+        let roster = scheduler.roster();
         let running = tokio::spawn(scheduler.run(async { drop(stopped.await) }));
-        Node { wall, stop: Some(stop), running }
+        Node { wall, roster, stop: Some(stop), running }
     }
 
     /// A scheduler that had this job, once.
@@ -436,6 +455,152 @@ async fn p11_a_scheduler_that_is_stopped_waits_for_its_runs() {
     }
 }
 
+/// Work that goes on until it is cut, and takes a while to end then.
+struct Stubborn {
+    fleet: Fleet,
+    ends_in: Duration,
+    says: fn() -> Ended,
+}
+
+impl Work for Stubborn {
+    fn run<'a>(&'a self, run: &'a Run) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>> {
+        Box::pin(async {
+            let (tick, attempt, from) = (instant(run.tick()), run.attempt(), self.fleet.start.elapsed());
+            self.fleet.ran.lock().unwrap().push(Ran { tick, node: 0, attempt, from, to: None });
+            run.cut().await;
+            sleep(self.ends_in).await;
+            self.fleet.ran.lock().unwrap().last_mut().unwrap().to = Some(self.fleet.start.elapsed());
+            (self.says)()
+        })
+    }
+}
+
+impl Fleet {
+    fn stubborn(&self, ends_in: Duration, says: fn() -> Ended) -> Job {
+        let schedule = Schedule::parse("@every 1h", None).unwrap();
+        Job::of("job", schedule, Stubborn { fleet: self.clone(), ends_in, says })
+    }
+
+    async fn until_begun(&self) {
+        while self.ran().is_empty() {
+            sleep(SECOND).await;
+        }
+    }
+
+    /// What is known of the last run.
+    async fn record(&self) -> Record {
+        let locks = self.locks();
+        Ledger::of(&locks, "job").unwrap().newest(1).await.unwrap().remove(0)
+    }
+
+    async fn is_held(&self) -> bool {
+        !self.memory.list().await.unwrap().is_empty()
+    }
+}
+
+fn gave_up() -> Ended {
+    Ended::from(Err("told to end".into())).output("last words\n".into())
+}
+
+/// A process tree needs time to die, and until then its lock is nobody else's.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cut_keeps_its_lock_until_it_has_ended() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.stubborn(7 * SECOND, gave_up)]);
+    fleet.until_begun().await;
+    let stopped = fleet.start.elapsed();
+    let stopping = tokio::spawn(node.stop());
+    sleep(36 * SECOND).await; // the grace of 30 s, and most of its own
+    assert!(fleet.is_held().await && fleet.ran()[0].to.is_none());
+    stopping.await.unwrap();
+    let took = fleet.ran()[0].to.unwrap() - stopped;
+    assert!(took >= 37 * SECOND && took < 38 * SECOND, "{took:?}");
+    assert!(!fleet.is_held().await);
+    let record = fleet.record().await;
+    assert_eq!((record.state, record.output.as_str()), (State::Stopped, "last words\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_over_its_time_limit_is_told_and_what_it_said_last_is_kept() {
+    let fleet = Fleet::new().await;
+    let retries = Retries { most: 3, first: SECOND, longest: SECOND };
+    let job = fleet.stubborn(2 * SECOND, gave_up).time_limit(MINUTE).retries(retries).at_least_once(true);
+    let node = fleet.node(0, [job]);
+    fleet.until_begun().await;
+    sleep(63 * SECOND).await;
+    let ran = fleet.ran();
+    assert_eq!(ran.len(), 1, "what is cut is not tried again: {ran:?}");
+    let took = ran[0].to.unwrap() - ran[0].from;
+    assert!(took >= 62 * SECOND && took < 63 * SECOND, "{took:?}");
+    let record = fleet.record().await;
+    assert_eq!((record.state, record.output.as_str()), (State::Lost, "last words\n"));
+    assert!(record.reason.unwrap().contains("longer than allowed"));
+    node.stop().await;
+}
+
+/// What is done is done, whatever it was told meanwhile.
+#[tokio::test(start_paused = true)]
+async fn work_that_comes_to_its_end_though_it_was_told_to_end_is_done() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.stubborn(SECOND, || Ended::from(Ok(())))]);
+    fleet.until_begun().await;
+    node.stop().await;
+    assert_eq!(fleet.record().await.state, State::Done);
+}
+
+/// Nobody can say that it has ended: then the lock ends by itself, and not before.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_at_work_still_keeps_its_lock_for_the_ttl() {
+    let fleet = Fleet::new().await;
+    let lost_sight = || Ended::from(Err("nobody knows".into())).left(Left::Perhaps);
+    let job = fleet.stubborn(SECOND, lost_sight).ttl(MINUTE).time_limit(5 * MINUTE).at_least_once(true);
+    let node = fleet.node(0, [job]);
+    fleet.until_begun().await;
+    while fleet.ran()[0].to.is_none() {
+        sleep(SECOND / 10).await;
+    }
+    let mut held_for = Duration::ZERO;
+    while fleet.is_held().await {
+        assert!(held_for < MINUTE, "it is renewed no more");
+        sleep(SECOND).await;
+        held_for += SECOND;
+    }
+    assert!(held_for > 30 * SECOND, "it was given back after {held_for:?}");
+    node.stop().await;
+}
+
+/// A tick whose work was never begun is the next node's, even where it is run at most once.
+#[tokio::test(start_paused = true)]
+async fn what_was_never_begun_is_another_nodes_to_run() {
+    struct Missing;
+    impl Work for Missing {
+        fn run<'a>(&'a self, _run: &'a Run) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>> {
+            Box::pin(async { Ended::from(Err("no such program".into())).left(Left::NotBegun) })
+        }
+    }
+    for begun_before in [false, true] {
+        let fleet = Fleet::new().await;
+        let schedule = Schedule::parse("@every 1h", None).unwrap();
+        let broken = if begun_before {
+            fleet.stubborn(SECOND, gave_up).time_limit(SECOND)
+        } else {
+            Job::of("job", schedule, Missing)
+        };
+        let first = fleet.node(0, [broken]);
+        sleep(HOUR).await;
+        first.stop().await;
+        let record = fleet.record().await;
+        assert_eq!(record.state, if begun_before { State::Lost } else { State::Failed });
+        let before = fleet.ran().len();
+        let second = fleet.node(0, [fleet.job("job", "@every 1h", SECOND, 1)]);
+        sleep(MINUTE).await;
+        second.stop().await;
+        let since = fleet.ran().split_off(before);
+        let expected = if begun_before { vec![] } else { vec![record.tick.unwrap()] };
+        assert_eq!(since.iter().map(|ran| ran.tick).collect::<Vec<_>>(), expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_runs_once_and_the_schedule_goes_on() {
     let fleet = Fleet::new().await;
@@ -457,6 +622,45 @@ async fn what_is_asked_for_runs_once_and_the_schedule_goes_on() {
     assert!(fleet.times().values().all(|times| *times == 1));
 }
 
+/// No node comes at the very instant: who wants nothing to be made up for wants its ticks to be run.
+#[tokio::test(start_paused = true)]
+async fn a_catch_up_of_nothing_runs_what_is_due_and_what_is_asked_for() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.job("job", "@every 1m", SECOND, 0).catch_up(Duration::ZERO)]);
+    sleep(10 * MINUTE + 10 * SECOND).await;
+    let locks = fleet.locks();
+    let tick = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
+    sleep(5 * SECOND).await;
+    node.stop().await;
+    assert!(fleet.ran().len() >= 10 && fleet.times().get(&tick) == Some(&1), "{:?}", fleet.ran());
+}
+
+/// Of a job that runs so often the next tick is claimed before anybody hears that it was asked for: that is told, too.
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_is_run_or_recorded_as_overtaken() {
+    let fleet = Fleet::new().await;
+    // So that nobody hears of anything while the job runs.
+    sleep(SECOND / 3).await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [fleet.job("job", "@every 1s", SECOND / 100, nth)])).collect();
+    sleep(MINUTE).await;
+    let locks = fleet.locks();
+    let ledger = Ledger::of(&locks, "job").unwrap();
+    for _ in 0..20 {
+        sleep(Duration::from_millis(700)).await;
+        let tick = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
+        sleep(5 * SECOND).await;
+        let record = ledger.of_tick(tick).await.unwrap().expect("it is told what became of it");
+        let times = fleet.times().get(&tick).copied().unwrap_or_default();
+        let wanted = if times == 0 { State::Skipped } else { State::Done };
+        assert_eq!((record.state, record.asked.as_deref()), (wanted, Some("ops")));
+        assert!(times == 1 || record.reason.as_ref().is_some_and(|why| why.contains("a later tick")), "{record:?}");
+    }
+    for node in nodes {
+        node.stop().await;
+    }
+    assert!(fleet.times().values().all(|times| *times == 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_job_does_not_run_and_is_not_made_up_for() {
     let fleet = Fleet::new().await;
@@ -464,13 +668,14 @@ async fn a_paused_job_does_not_run_and_is_not_made_up_for() {
     let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
     let locks = fleet.locks();
     let orders = Orders::over(&locks);
-    assert!(!orders.resume("job").await.unwrap(), "it is not paused");
+    assert!(!orders.resume("job", "ops").await.unwrap(), "it is not paused");
     orders.pause("job", "ops", "").await.unwrap();
     sleep(HOUR).await;
     assert_eq!(fleet.ran(), []);
-    let states = fleet.states("job").await;
+    let mut states = fleet.states("job").await;
+    assert_eq!(states.pop(), Some((None, State::Paused)));
     assert!(states.len() >= 5 && states.iter().all(|(_, state)| *state == State::Skipped), "{states:?}");
-    assert!(orders.resume("job").await.unwrap());
+    assert!(orders.resume("job", "ops").await.unwrap());
     // One that begins now knows of the pause.
     let late = fleet.node(0, [job(2)]);
     sleep(5 * SECOND).await;
@@ -480,6 +685,89 @@ async fn a_paused_job_does_not_run_and_is_not_made_up_for() {
     for node in nodes.into_iter().chain([late]) {
         node.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_has_an_end_ends_by_itself() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth).catch_up(24 * HOUR);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    let locks = fleet.locks();
+    let orders = Orders::over(&locks);
+    let until = fleet.now() + SignedDuration::from_hours(2);
+    let first = orders.pause_until("job", "ops", "", fleet.now() + SignedDuration::from_mins(5)).await.unwrap();
+    let longer = orders.pause_until("job", "ops", "the disk is changed", until).await.unwrap();
+    assert_eq!((longer.since, longer.until), (first.since, Some(until)), "it goes on");
+    for wrong in [fleet.now(), fleet.now() + SignedDuration::from_hours(401 * 24)] {
+        let refused = orders.pause_until("job", "ops", "", wrong).await.unwrap_err().to_string();
+        assert!(refused.contains(&wrong.to_string()), "{refused}");
+    }
+    sleep(3 * HOUR).await;
+    let ran = fleet.ran();
+    assert!(ran.len() >= 5 && ran.iter().all(|ran| ran.tick >= until), "{ran:?}");
+    assert!(!orders.resume("job", "ops").await.unwrap(), "it is over");
+    for node in nodes {
+        node.stop().await;
+    }
+}
+
+/// What operators did stands in the ledger, and one of a tick is found without reading all.
+#[tokio::test(start_paused = true)]
+async fn the_ledger_tells_who_did_what_and_what_became_of_a_tick() {
+    let fleet = Fleet::new().await;
+    let node =
+        fleet.node(0, [fleet.job("job", "@every 10s", 35 * SECOND, 0), fleet.job("other", "@every 1m", SECOND, 0)]);
+    sleep(10 * MINUTE).await;
+    let locks = fleet.locks();
+    let (orders, ledger) = (Orders::over(&locks), Ledger::of(&locks, "job").unwrap());
+    orders.pause("job", "ops@desk", "no disk").await.unwrap();
+    sleep(SECOND).await;
+    orders.resume("job", "eve@desk").await.unwrap();
+    orders.were_reset("job", "ops@desk", "a clock was ahead").await.unwrap();
+    let acts: Vec<_> = ledger.newest(1000).await.unwrap().into_iter().filter(|record| record.tick.is_none()).collect();
+    let told: Vec<_> = acts.iter().map(|act| (act.state, act.node.as_str(), act.reason.as_deref())).collect();
+    let reset = (State::Reset, "ops@desk", Some("a clock was ahead"));
+    assert_eq!(told, [reset, (State::Resumed, "eve@desk", None), (State::Paused, "ops@desk", Some("no disk"))]);
+
+    // Each tick of the one was run or skipped, those of the other are among them.
+    for ran in &fleet.ran() {
+        assert!(ledger.of_tick(ran.tick).await.unwrap().is_some(), "{}", ran.tick);
+    }
+    assert_eq!(ledger.of_tick(fleet.now()).await.unwrap(), None);
+    let skipped: Vec<_> = fleet.states("job").await.into_iter().filter(|(_, state)| *state == State::Skipped).collect();
+    let (oldest, _) = *skipped.last().unwrap();
+    assert_eq!(ledger.of_tick(oldest.unwrap()).await.unwrap().unwrap().state, State::Skipped);
+
+    let names: Vec<_> = orders.jobs().await.unwrap().into_iter().map(|known| (known.name, known.when)).collect();
+    assert_eq!(names, [("job".into(), "@every 10s UTC".into()), ("other".into(), "@every 1m UTC".to_owned())]);
+    let all = History::newest(1000).of(&locks, ["job", "other"]).await.unwrap();
+    assert!(all.is_sorted_by(|one, other| one.written >= other.written));
+    let of_job = ledger.newest(1000).await.unwrap().len();
+    assert_eq!(all.iter().filter(|entry| entry.job == "job").count(), of_job);
+    assert_eq!(History::newest(7).of(&locks, ["job", "other"]).await.unwrap(), all[..7]);
+    let failed = History { states: vec![State::Paused, State::Done], most: 5, ..History::newest(5) };
+    let some: Vec<_> =
+        all.iter().filter(|entry| failed.states.contains(&entry.record.state)).take(5).cloned().collect();
+    assert_eq!(failed.of(&locks, ["other", "job"]).await.unwrap(), some);
+    let late = History { since: all[3].written, ..History::newest(1000) };
+    assert!(late.of(&locks, ["job", "other"]).await.unwrap().iter().all(|entry| entry.written >= all[3].written));
+    node.stop().await;
+}
+
+/// Of forty jobs, where only some have to be read as far back as others.
+#[tokio::test(start_paused = true)]
+async fn the_newest_of_many_jobs_are_the_newest_of_all() {
+    let fleet = Fleet::new().await;
+    let names: Vec<_> = (0..40).map(|nth| format!("job-{nth}")).collect();
+    let jobs = names.iter().enumerate().map(|(nth, name)| fleet.job(name, &format!("@every {}s", 7 + nth), SECOND, 0));
+    let node = fleet.node(0, jobs);
+    sleep(10 * MINUTE).await;
+    node.stop().await;
+    let locks = fleet.locks();
+    let names = || names.iter().map(String::as_str);
+    let all = History::newest(u32::MAX).of(&locks, names()).await.unwrap();
+    assert!(all.len() > 700, "{}", all.len());
+    assert_eq!(History::newest(50).of(&locks, names()).await.unwrap(), all[..50]);
 }
 
 /// Also when it dies long after anything is made up for.
@@ -502,4 +790,141 @@ async fn a_node_that_dies_after_hours_is_replaced_too() {
     for node in nodes.into_iter().flatten() {
         node.stop().await;
     }
+}
+
+/// The instants of a schedule after `from` up to `until`.
+fn due(when: &str, from: Timestamp, until: Timestamp) -> Vec<Timestamp> {
+    Schedule::parse(when, None).unwrap().ticks_after(from).take_while(|tick| *tick <= until).collect()
+}
+
+/// A schedule that stays goes on where it stood, whatever else is changed; one that is new or another begins at its next tick.
+#[tokio::test(start_paused = true)]
+async fn jobs_change_while_it_runs() {
+    let fleet = Fleet::new().await;
+    let job = |name: &str, when: &str, nth| fleet.job(name, when, SECOND, nth).catch_up(24 * HOUR);
+    let before =
+        |nth| [job("stays", "@every 20m", nth), job("moves", "@every 10m", nth), job("goes", "@every 10m", nth)];
+    let after =
+        |nth| [job("stays", "@every 20m", nth + 10), job("moves", "@every 7m", nth), job("comes", "@every 9m", nth)];
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, before(nth))).collect();
+    sleep(2 * HOUR).await;
+    let changed = fleet.now();
+    for (nth, node) in nodes.iter().enumerate() {
+        node.roster.replace(after(nth)).unwrap();
+        sleep(2 * SECOND).await;
+    }
+    sleep(2 * HOUR).await;
+    let until = fleet.now();
+    for node in nodes {
+        node.stop().await;
+    }
+    let mut wanted = due("@every 20m", fleet.zero, until);
+    for (when, from, until) in [
+        ("@every 10m", fleet.zero, changed),
+        ("@every 10m", fleet.zero, changed),
+        ("@every 7m", changed, until),
+        ("@every 9m", changed, until),
+    ] {
+        wanted.extend(due(when, from, until));
+    }
+    let mut ran: Vec<_> = fleet.ran().iter().map(|ran| ran.tick).collect();
+    wanted.sort();
+    ran.sort();
+    assert_eq!(ran, wanted);
+    let has_new_work = |ran: &Ran| ran.node >= 10;
+    assert!(fleet.ran().iter().filter(|ran| has_new_work(ran)).all(|ran| ran.tick > changed));
+    assert_eq!(fleet.ran().iter().filter(|ran| has_new_work(ran)).count(), due("@every 20m", changed, until).len());
+}
+
+/// A node that starts later finds what others were told while they ran.
+#[tokio::test(start_paused = true)]
+async fn what_is_new_while_it_runs_is_known_to_who_starts_later() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("comes", "@every 1h", SECOND, nth).catch_up(24 * HOUR);
+    let node = fleet.node(0, []);
+    sleep(MINUTE).await;
+    node.roster.replace([job(0)]).unwrap();
+    sleep(MINUTE).await;
+    node.die();
+    sleep(3 * HOUR).await;
+    let late = fleet.node(0, [job(1)]);
+    sleep(5 * SECOND).await;
+    assert_eq!(fleet.ran().len(), 1, "the latest that was missed: {:?}", fleet.ran());
+    late.stop().await;
+}
+
+/// Reloading again and again, also in the middle of a tick, neither loses nor repeats any.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_the_same_changes_nothing() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10s", SECOND, nth).jitter(7 * SECOND);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    for round in 0..500_u64 {
+        nodes[usize::try_from(round % 2).unwrap()].roster.replace([job(0)]).unwrap();
+        sleep(Duration::from_millis(round * 37 % 5000)).await;
+    }
+    // The last may be due and still waiting for its jitter.
+    let until = fleet.now() - SignedDuration::from_secs(10);
+    sleep(10 * SECOND).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let times = fleet.times();
+    assert!(times.values().all(|times| *times == 1), "{times:?}");
+    let ran: Vec<_> = times.into_keys().filter(|tick| *tick <= until).collect();
+    assert_eq!(ran, due("@every 10s", fleet.zero, until));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_though_its_job_is_taken_away() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.job("job", "@every 1h", 30 * MINUTE, 0)]);
+    while fleet.ran().is_empty() {
+        sleep(SECOND).await;
+    }
+    node.roster.replace([]).unwrap();
+    sleep(3 * HOUR).await;
+    let ran = fleet.ran();
+    assert!(ran.len() == 1 && ran[0].to.is_some(), "{ran:?}");
+    assert_eq!(fleet.states("job").await.iter().map(|(_, state)| *state).collect::<Vec<_>>(), [State::Done]);
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_wrong_changes_nothing() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", SECOND, 0);
+    let node = fleet.node(0, [job()]);
+    sleep(MINUTE).await;
+    let twice = node.roster.replace([job(), fleet.job("other", "@every 1m", SECOND, 0), job()]).unwrap_err();
+    assert!(twice.to_string().contains("two jobs are called \"job\""), "{twice}");
+    let short = node.roster.replace([job().ttl(Duration::from_millis(1))]).unwrap_err();
+    assert!(short.to_string().contains("TTL"), "{short}");
+    sleep(HOUR).await;
+    let until = fleet.now();
+    node.stop().await;
+    fleet.assert_each_once("@every 10m", fleet.zero, until);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p11_who_is_in_a_hurry_cuts_the_grace_short() {
+    let fleet = Fleet::new().await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let wall = Arc::new(Wall { zero: fleet.zero, start: fleet.start, off_millis: AtomicI64::new(0) });
+    let scheduler = Scheduler::over(fleet.locks()).clock(wall).grace(2 * HOUR);
+    let scheduler = scheduler.job(fleet.job("job", "@every 1h", HOUR, 0)).unwrap();
+    let running = tokio::spawn(scheduler.run_until(async { drop(stopped.await) }, async { drop(hurried.await) }));
+    while fleet.ran().is_empty() {
+        sleep(SECOND).await;
+    }
+    drop(stop);
+    sleep(MINUTE).await;
+    assert!(!running.is_finished(), "it waits for the run");
+    drop(hurry);
+    let before = Instant::now();
+    running.await.unwrap();
+    assert!(before.elapsed() < 5 * SECOND && fleet.ran()[0].to.is_none());
+    assert_eq!(fleet.states("job").await[0].1, State::Stopped);
+    assert_eq!(fleet.memory.list().await.unwrap(), [], "the lock is free");
 }

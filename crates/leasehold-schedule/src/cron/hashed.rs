@@ -23,6 +23,11 @@ pub(crate) fn jitter(name: &str, within: Duration) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
+/// A place for a name among others, another one for each `whose`.
+pub(crate) fn order(whose: &str, name: &str) -> u64 {
+    mixed(fnv(whose, name))
+}
+
 /// FNV-1a, 64 bits wide, over the field and the name. It must never change: every job would move.
 fn fnv(field: &str, name: &str) -> u64 {
     let bytes = field.bytes().chain([0]).chain(name.bytes());

@@ -1,0 +1,141 @@
+//! The end of a run whose job may have completed its tick in a transaction of its own: the store is asked whether it has.
+
+use std::time::Duration;
+
+use leasehold::{HolderId, Holding, NotDue, Outcome, Tick};
+
+use crate::event::How;
+use crate::ledger::{Record, State, instant};
+use crate::node::{LONGEST_PAUSE, SHORTEST_PAUSE};
+use crate::turn::{Turn, is_for};
+use crate::work::{Left, Run};
+
+/// How often a lock is looked at whose holder has nothing left to do but to say so.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a node needs at most between its release and the ledger.
+const TO_TELL: Duration = Duration::from_secs(10);
+
+/// Among so many records that of a tick is looked for.
+const LOOKED_THROUGH: u32 = 64;
+
+impl Turn<'_> {
+    /// Gives the lock back, and answers how the run has ended: as its job says, unless its tick was completed.
+    pub(crate) async fn give_back(&self, run: Run, how: How, left: Left) -> How {
+        // What the store could not be told the keeper goes on telling it.
+        match (how, left) {
+            (how, Left::Perhaps) => {
+                run.guard.abandon();
+                how
+            }
+            (how, Left::NotBegun) => {
+                drop(run.guard.not_started().await);
+                how
+            }
+            (How::Lost(_) | How::Stopped, Left::Nothing) if self.is_complete(&run).await => {
+                drop(run.guard.complete().await);
+                How::Done
+            }
+            (how @ How::Failed(_), Left::Nothing) if run.guard.may_be_complete() && self.job.terms.at_least_once => {
+                let (tick, holder) = (run.tick, run.guard.holder());
+                drop(run.guard.release().await);
+                self.settle(tick, holder, how).await
+            }
+            (how, Left::Nothing) => {
+                drop(if how.is_its_end() { run.guard.complete().await } else { run.guard.release().await });
+                how
+            }
+        }
+    }
+
+    /// Whether the tick of a run that still holds it is known to be done. Another claim for it is told that it is running, or that it
+    /// was claimed and is not open.
+    pub(crate) async fn is_complete(&self, run: &Run) -> bool {
+        if !run.guard.may_be_complete() {
+            return false;
+        }
+        match self.claim(run.tick).await {
+            // Its own lease was over, and the tick is open.
+            Ok(Outcome::Acquired(guard)) => {
+                drop(guard.not_started().await);
+                false
+            }
+            Ok(outcome) => is_done(&outcome),
+            Err(_) => false,
+        }
+    }
+
+    /// Asks until it is known what became of the transaction: as long as it is open nobody is granted the lock. Then the tick was
+    /// completed, or it is given up as its job has failed.
+    async fn settle(&self, tick: Tick, ours: HolderId, failed: How) -> How {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            match self.claim(tick).await {
+                Ok(outcome) if is_done(&outcome) => return How::Done,
+                Ok(Outcome::Acquired(guard)) => {
+                    drop(guard.complete().await);
+                    return failed;
+                }
+                Ok(Outcome::NotDue(_)) => return failed,
+                // Another node was quicker, and runs it again.
+                Ok(Outcome::Contended(holding)) if has_holder(&holding, tick, |holder| holder != ours) => {
+                    return failed;
+                }
+                Ok(Outcome::Contended(_)) | Err(_) => (),
+            }
+            // Left open, another node finds out.
+            if !self.node.sleeps(pause).await {
+                return failed;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Of a tick that is over here: if it was completed by a run that holds the lock still, and that one's node dies before it says so, this
+    /// one does. The end of any other run closes the tick and frees the lock in one step.
+    pub(crate) async fn sees_it_told(&self, tick: Tick) {
+        if !self.job.terms.at_least_once || !self.is_held_for(tick).await {
+            return;
+        }
+        while self.is_held_for(tick).await {
+            if !self.node.sleeps(LOOK).await {
+                return;
+            }
+        }
+        if self.node.sleeps(TO_TELL).await {
+            self.writes_down_that_it_is_done(tick).await;
+        }
+    }
+
+    async fn is_held_for(&self, tick: Tick) -> bool {
+        let holding = self.node.locks.inspect(&self.job.name).await;
+        holding.is_ok_and(|holding| holding.is_some_and(|holding| has_holder(&holding, tick, |_| true)))
+    }
+
+    async fn writes_down_that_it_is_done(&self, tick: Tick) {
+        let Some(ledger) = self.node.told(self.ledger()) else { return };
+        let newest = self.node.told(ledger.newest(LOOKED_THROUGH).await).unwrap_or_default();
+        let is_it = |record: &Record| record.tick == Some(instant(tick)) && record.state == State::Running;
+        if let Some(record) = newest.into_iter().find(is_it) {
+            let reason = Some("its node has ended since, and did not say so".to_owned());
+            let record = Record { state: State::Done, ended: Some(self.node.now()), reason, ..record };
+            self.records(&instant(tick).to_string(), record).await;
+        }
+    }
+
+    async fn claim(&self, tick: Tick) -> leasehold::Result<Outcome> {
+        self.lock(tick).try_acquire().await
+    }
+}
+
+/// Whether somebody holds the lock for that tick.
+fn has_holder(holding: &Holding, tick: Tick, counts: impl Fn(HolderId) -> bool) -> bool {
+    let others = holding.others.iter().map(|other| (other.holder, &other.label));
+    std::iter::once((holding.holder, &holding.label))
+        .chain(others)
+        .any(|(holder, label)| holder.is_some_and(&counts) && is_for(label, tick))
+}
+
+fn is_done(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::NotDue(NotDue::Claimed { unfinished: false, .. }))
+}

@@ -1,0 +1,169 @@
+//! Nodes that die, lose their lock or are started anew in the middle of a run, and jobs that hang or panic.
+
+use leasehold_testkit::{Fault, Operation};
+
+use super::*;
+
+/// The error may come in the same minute as the death: a failover is when a node dies, too.
+#[tokio::test(start_paused = true)]
+async fn a_run_older_than_catch_up_is_taken_over_though_the_store_was_away() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 12h", 3 * HOUR, nth).at_least_once(true);
+    let first = fleet.node(0, [job(0)]);
+    let (second, faults) = fleet.faulty_node(-1, [job(1)]);
+    let begun = fleet.first_begun().await;
+    sleep(2 * HOUR).await;
+    faults.cut();
+    first.die();
+    sleep(MINUTE).await;
+    faults.heal();
+    sleep(4 * HOUR).await;
+    second.stop().await;
+    let ran = fleet.ran();
+    let [_, again] = &ran[..] else { panic!("it is begun again, once: {ran:?}") };
+    assert!(again.tick == begun.tick && again.attempt == 2 && again.to.is_some(), "{again:?}");
+}
+
+/// The next tick may be claimed between the end of the lease and the look that finds it.
+#[tokio::test(start_paused = true)]
+async fn an_open_tick_is_not_given_up_for_a_newer_one() {
+    for takes in [SECOND, 9 * SECOND] {
+        let fleet = Fleet::new().await;
+        let job = |nth| fleet.job("job", "@every 10s", takes, nth).at_least_once(true);
+        let mut nodes: Vec<_> = (0..3).map(|nth| Some(fleet.node(0, [job(nth)]))).collect();
+        let begun = fleet.first_begun().await;
+        nodes[begun.node].take().unwrap().die();
+        sleep(5 * MINUTE).await;
+        for node in nodes.into_iter().flatten() {
+            node.stop().await;
+        }
+        let ran: Vec<_> = fleet.ran().into_iter().filter(|ran| ran.tick == begun.tick).collect();
+        assert!(ran.len() == 2 && ran[1].attempt == 2 && ran[1].to.is_some(), "{ran:?}");
+        assert!(fleet.times().iter().all(|(tick, times)| *times == 1 || *tick == begun.tick));
+    }
+}
+
+/// Alone, and also when the tick is no longer the latest.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_left_open_it_takes_up_when_it_is_started_anew() {
+    for away in [MINUTE, 65 * MINUTE, 26 * HOUR] {
+        let fleet = Fleet::new().await;
+        let job = || fleet.job("job", "@every 1h", 10 * MINUTE, 0).at_least_once(true);
+        let node = fleet.node(0, [job()]);
+        let begun = fleet.first_begun().await;
+        sleep(5 * MINUTE).await;
+        node.die();
+        sleep(away).await;
+        let node = fleet.node(0, [job()]);
+        sleep(30 * MINUTE).await;
+        node.stop().await;
+        let ran: Vec<_> = fleet.ran().into_iter().filter(|ran| ran.tick == begun.tick).collect();
+        assert!(ran.len() == 2 && ran[1].to.is_some(), "after {away:?}: {:?}", fleet.ran());
+    }
+}
+
+/// Its record stands behind those of all that were skipped while it ran.
+#[tokio::test(start_paused = true)]
+async fn a_run_for_which_many_were_skipped_is_taken_up_too() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "* * * * *", 3 * HOUR, 0).at_least_once(true);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    sleep(100 * MINUTE).await;
+    node.die();
+    sleep(HOUR).await;
+    let node = fleet.node(0, [job()]);
+    sleep(4 * HOUR).await;
+    node.stop().await;
+    let ran: Vec<_> = fleet.ran().into_iter().filter(|ran| ran.tick == begun.tick).collect();
+    assert!(ran.len() == 2 && ran[1].to.is_some(), "{:?}", fleet.ran());
+}
+
+/// A watcher that is started anew goes on watching, also over a run that is older than anything is made up for.
+#[tokio::test(start_paused = true)]
+async fn who_starts_in_the_middle_of_a_run_watches_over_it() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 12h", 3 * HOUR, nth).at_least_once(true);
+    let first = fleet.node(0, [job(0)]);
+    let begun = fleet.first_begun().await;
+    sleep(90 * MINUTE).await;
+    let second = fleet.node(0, [job(1)]);
+    sleep(30 * MINUTE).await;
+    first.die();
+    sleep(4 * HOUR).await;
+    second.stop().await;
+    let ran = fleet.ran();
+    assert!(ran.len() == 2 && ran[1].tick == begun.tick && ran[1].to.is_some(), "{ran:?}");
+}
+
+/// There is nobody else who could.
+#[tokio::test(start_paused = true)]
+async fn a_node_alone_that_loses_its_lock_begins_the_tick_again() {
+    let fleet = Fleet::new().await;
+    let (locks, _, keeper) = fleet.faulty_locks();
+    let node = fleet.node_over(locks, 0, [fleet.job("job", "@every 1h", 5 * MINUTE, 0).at_least_once(true)]);
+    fleet.first_begun().await;
+    keeper.always(Operation::Renew, Fault::LoseRequest);
+    while fleet.ran().len() < 2 && fleet.start.elapsed() < HOUR + 10 * MINUTE {
+        sleep(SECOND / 10).await;
+    }
+    keeper.heal();
+    sleep(20 * MINUTE).await;
+    node.stop().await;
+    let ran = fleet.ran();
+    assert!(ran.len() == 2 && ran[0].tick == ran[1].tick && ran[1].to.is_some(), "{ran:?}");
+    assert_eq!(fleet.told("job").await.values().collect::<Vec<_>>(), [&State::Done]);
+}
+
+/// What hung once would hang again.
+#[tokio::test(start_paused = true)]
+async fn a_run_over_its_time_limit_is_the_end_of_its_tick() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 6h", HOUR, nth).at_least_once(true).time_limit(MINUTE);
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [job(nth)])).collect();
+    fleet.first_begun().await;
+    sleep(HOUR).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    assert_eq!(fleet.ran().len(), 1, "{:?}", fleet.ran());
+}
+
+/// What panics before there is a future has failed as well.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_panics_when_it_is_called_has_failed() {
+    let fleet = Fleet::new().await;
+    let job = Job::new("job", Schedule::parse("@every 1h", None).unwrap(), |_| panic!("no such table"));
+    let node = fleet.node(0, [job]);
+    sleep(HOUR).await;
+    node.stop().await;
+    let locks = fleet.locks();
+    let record = Ledger::of(&locks, "job").unwrap().newest(1).await.unwrap().remove(0);
+    assert_eq!((record.state, record.reason.as_deref()), (State::Failed, Some("it panicked: no such table")));
+    assert_eq!(fleet.memory.list().await.unwrap(), [], "the lock is free");
+}
+
+/// An observer that panics takes nothing along: no run, no pause, no node.
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_panics_stops_nothing() {
+    let fleet = Fleet::new().await;
+    let (locks, faults, _) = fleet.faulty_locks();
+    let wall = Arc::new(Wall { zero: fleet.zero, start: fleet.start, off_millis: AtomicI64::new(0) });
+    let scheduler = Scheduler::over(locks.clone()).clock(wall).observer(|_: &Event<'_>| panic!("it is full"));
+    let scheduler = scheduler.job(fleet.job("job", "@every 10m", SECOND, 0)).unwrap();
+    faults.next_few(3, Operation::Time, Fault::LoseRequest);
+    faults.next_few(3, Operation::ReadNotes, Fault::LoseRequest);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(scheduler.run(async { drop(stopped.await) }));
+    sleep(HOUR).await;
+    faults.next_few(3, Operation::ReadNotes, Fault::LoseRequest);
+    sleep(MINUTE).await;
+    fleet.assert_each_once("@every 10m", fleet.zero, fleet.now());
+    let orders = fleet.locks();
+    Orders::over(&orders).pause("job", "ops", "").await.unwrap();
+    let before = fleet.ran().len();
+    sleep(HOUR).await;
+    assert_eq!(fleet.ran().len(), before, "it is paused");
+    drop(stop);
+    running.await.expect("it ends without a panic");
+}

@@ -1,0 +1,146 @@
+//! What operators ask for, at awkward moments.
+
+use super::*;
+
+/// The jitter of this job, as its first run shows it.
+async fn jitter_of(name: &str, within: Duration) -> Duration {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.job(name, "@every 1h", SECOND, 0).jitter(within)]);
+    let begun = fleet.first_begun().await;
+    node.stop().await;
+    begun.from - Duration::try_from(begun.tick.duration_since(fleet.zero)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_twice_in_one_look_runs_twice() {
+    let fleet = Fleet::new().await;
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [fleet.job("job", "@every 6h", SECOND / 2, nth)])).collect();
+    sleep(10 * SECOND + SECOND / 2).await;
+    let locks = fleet.locks();
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        asked.push(Orders::over(&locks).trigger("job", "ops", "").await.unwrap());
+        sleep(SECOND / 10).await;
+    }
+    sleep(30 * SECOND).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    assert_eq!(fleet.ran().iter().map(|ran| ran.tick).collect::<Vec<_>>(), asked);
+}
+
+/// It moves the mark: an older tick that nobody has claimed by then is over, and this is recorded.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_overtaken_by_an_order_is_recorded() {
+    let (name, within) = ("nightly", 40 * MINUTE);
+    let jitter = jitter_of(name, within).await;
+    assert!(jitter > 2 * MINUTE, "another name is needed: {jitter:?}");
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job(name, "@every 1h", SECOND, nth).jitter(within);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    let tick = job(0).schedule().next_after(fleet.now()).unwrap();
+    fleet.until(tick + SignedDuration::from_secs(60)).await;
+    let locks = fleet.locks();
+    let asked = Orders::over(&locks).trigger(name, "ops", "").await.unwrap();
+    sleep(45 * MINUTE).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    let told = fleet.told(name).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(asked, 1)]));
+    assert_eq!((told.get(&tick), told.get(&asked)), (Some(&State::Skipped), Some(&State::Done)));
+}
+
+/// Asked for while no node was up for longer than anything is made up for.
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_too_long_ago_is_recorded() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 6h", SECOND, 0).catch_up(10 * MINUTE);
+    fleet.makes_known(job()).await;
+    let locks = fleet.locks();
+    let asked = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
+    sleep(20 * MINUTE).await;
+    let node = fleet.node(0, [job()]);
+    sleep(10 * SECOND).await;
+    node.stop().await;
+    assert_eq!((fleet.ran(), fleet.told("job").await.get(&asked)), (vec![], Some(&State::Missed)));
+}
+
+/// Also for ticks that were due before it: while it is paused, a job does not start.
+#[tokio::test(start_paused = true)]
+async fn a_paused_job_does_not_start() {
+    let (name, within) = ("nightly", 40 * MINUTE);
+    let jitter = jitter_of(name, within).await;
+    assert!(jitter > 2 * MINUTE, "another name is needed: {jitter:?}");
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job(name, "@every 1h", SECOND, nth).jitter(within);
+    let node = fleet.node(0, [job(0)]);
+    let tick = job(0).schedule().next_after(fleet.now()).unwrap();
+    fleet.until(tick + SignedDuration::from_secs(60)).await;
+    let locks = fleet.locks();
+    Orders::over(&locks).pause(name, "ops", "").await.unwrap();
+    sleep(50 * MINUTE).await;
+    node.stop().await;
+    assert_eq!((fleet.ran(), fleet.told(name).await.get(&tick)), (vec![], Some(&State::Skipped)));
+}
+
+/// Due while no node was up, and paused since.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_up_into_a_pause_makes_up_for_nothing() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 1h", SECOND, 0);
+    fleet.makes_known(job()).await;
+    let tick = job().schedule().next_after(fleet.now()).unwrap();
+    fleet.until(tick + SignedDuration::from_mins(10)).await;
+    let locks = fleet.locks();
+    Orders::over(&locks).pause("job", "ops", "").await.unwrap();
+    sleep(20 * MINUTE).await;
+    let node = fleet.node(0, [job()]);
+    sleep(MINUTE).await;
+    node.stop().await;
+    assert_eq!((fleet.ran(), fleet.told("job").await.get(&tick)), (vec![], Some(&State::Skipped)));
+}
+
+/// Pausing what is paused is no new pause, and a second one doesn't undo the first.
+#[tokio::test(start_paused = true)]
+async fn what_fell_into_a_pause_is_never_made_up_for() {
+    for resumes_between in [false, true] {
+        let fleet = Fleet::new().await;
+        let job = || fleet.job("job", "@every 10m", SECOND, 0).catch_up(24 * HOUR).missed(Missed::All { most: 100 });
+        fleet.makes_known(job()).await;
+        let locks = fleet.locks();
+        let orders = Orders::over(&locks);
+        orders.pause("job", "ops", "").await.unwrap();
+        sleep(25 * MINUTE).await;
+        if resumes_between {
+            orders.resume("job", "ops").await.unwrap();
+        }
+        orders.pause("job", "ops", "again").await.unwrap();
+        sleep(25 * MINUTE).await;
+        orders.resume("job", "ops").await.unwrap();
+        let paused_until = fleet.now();
+        let node = fleet.node(0, [job()]);
+        sleep(25 * MINUTE).await;
+        node.stop().await;
+        let ran: Vec<_> = fleet.times().into_keys().collect();
+        assert_eq!(ran, outages::between("@every 10m", paused_until, fleet.now()));
+        let told = fleet.told("job").await;
+        for tick in outages::between("@every 10m", fleet.zero, paused_until) {
+            assert_eq!(told.get(&tick), Some(&State::Skipped), "{tick}");
+        }
+    }
+}
+
+/// A tick that waits in line does not start either.
+#[tokio::test(start_paused = true)]
+async fn a_pause_reaches_a_tick_that_waits_for_the_last_to_end() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.job("job", "@every 10m", 15 * MINUTE, 0).overlap(Overlap::Queue)]);
+    let begun = fleet.first_begun().await;
+    fleet.until(begun.tick + SignedDuration::from_mins(12)).await;
+    let locks = fleet.locks();
+    Orders::over(&locks).pause("job", "ops", "").await.unwrap();
+    sleep(30 * MINUTE).await;
+    node.stop().await;
+    assert_eq!(fleet.ran().len(), 1, "{:?}", fleet.ran());
+}
