@@ -10,6 +10,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use serde::{Deserialize, Serialize};
 
 /// How a job's run ended: the answer of [`Warden::run`](super::Warden::run).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ impl End {
 }
 
 /// What cuts a run short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cut {
     /// The instant of [`Deadlines::set`](super::Deadlines::set) passed without a renewal.
     Deadline = 1,
@@ -85,12 +86,14 @@ pub enum Cut {
     Lost = 2,
     /// The job ran longer than `--max-hold` allows.
     MaxHold = 3,
+    /// Whoever runs it was told to stop.
+    Stopped = 4,
 }
 
 impl Cut {
     /// The cut that was written into the page as a number, if any.
     pub(super) fn from_number(number: u32) -> Option<Cut> {
-        [Cut::Deadline, Cut::Lost, Cut::MaxHold].into_iter().find(|cut| *cut as u32 == number)
+        [Cut::Deadline, Cut::Lost, Cut::MaxHold, Cut::Stopped].into_iter().find(|cut| *cut as u32 == number)
     }
 }
 

@@ -14,7 +14,7 @@ use nix::{
         termios::{SetArg, Termios, tcgetattr, tcsetattr},
         wait::{Id, WaitPidFlag, waitid},
     },
-    unistd::{Pid, getpgid, getpgrp, getppid, getsid, tcgetpgrp},
+    unistd::{Pid, getpgid, getpgrp, getppid, getsid, setsid, tcgetpgrp},
 };
 
 use super::{sys, tree};
@@ -88,6 +88,18 @@ impl Found {
             terminal: Terminal::open(group),
             strangers: strangers(),
         })
+    }
+
+    /// Leaves the terminal and the session, and is the leader of new ones without a terminal: for a child that is to have
+    /// nothing of Ctrl-C, Ctrl-Z and hang-ups, nor what comes from it. Children of before are none of this process's.
+    ///
+    /// # Errors
+    /// Where the system refuses, as it does a process that leads a group.
+    pub fn detach(&mut self) -> io::Result<()> {
+        self.group = setsid()?;
+        self.terminal = None;
+        self.strangers.clear();
+        Ok(())
     }
 
     /// The process group of the wrapper.

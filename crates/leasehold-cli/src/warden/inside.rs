@@ -3,7 +3,7 @@
 use std::{
     ffi::CString,
     fs::OpenOptions,
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -14,6 +14,7 @@ use nix::{
         prctl::{set_child_subreaper, set_name},
         signal::{SigSet, SigmaskHow, Signal, sigprocmask},
         signalfd::{SfdFlags, SignalFd},
+        socket::{MsgFlags, send},
         timerfd::{ClockId, TimerFd, TimerFlags},
     },
     unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getppid, setpgid},
@@ -24,7 +25,7 @@ use super::{
     job::Job,
     message::{self, Change, Message, Received},
     page::{Page, State, boottime},
-    supervise::Options,
+    supervise::{IS_OVER, Options},
     sys::{self, Waited},
     watch::Watch,
 };
@@ -53,10 +54,9 @@ pub(super) fn be_the_warden(
     options: Options,
 ) -> ! {
     // A panic must not unwind into what the wrapper's `main` was doing when it forked us.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        if let Ok(inside) = Inside::new(page, socket, wrapper, found, argv, options) {
-            inside.serve();
-        }
+    let _ = catch_unwind(AssertUnwindSafe(|| match Inside::new(page, socket, wrapper, found, argv, options) {
+        Ok(inside) => inside.serve(),
+        Err(_) => say_over(options), // for nothing was begun
     }));
     // SAFETY: ends the process; the wrapper's exit handlers and buffers are not ours to run and flush.
     #[expect(unsafe_code, reason = "std has no exit without destructors")]
@@ -101,6 +101,9 @@ impl Inside {
     fn serve(self) {
         while let Some(changes) = self.wait_for_start() {
             let state = self.run(&changes);
+            if state != State::Unkillable {
+                say_over(self.options); // first: once the page says so, the wrapper may end us
+            }
             self.page.set_state(state);
             if !self.options.again {
                 return; // which wakes the wrapper, too
@@ -108,6 +111,7 @@ impl Inside {
             let _ = self.timer.unset();
             self.tell_wrapper(&Message::Over);
         }
+        say_over(self.options);
     }
 
     /// Waits for the order to start; `None` when there will be none.
@@ -176,16 +180,15 @@ impl Inside {
             let _ = dup2_stdin(&null).and_then(|()| dup2_stdout(&null)).and_then(|()| dup2_stderr(&null));
         }
         let own = [Some(&self.socket), self.wrapper.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd);
-        let mut own: Vec<RawFd> = own.chain([self.children.as_raw_fd(), self.timer.as_fd().as_raw_fd()]).collect();
-        own.sort_unstable();
-        let mut first = 3;
-        for fd in own.into_iter().filter(|fd| *fd >= 3) {
-            if first < fd {
-                sys::close_range(first, fd - 1);
-            }
-            first = fd + 1;
-        }
-        sys::close_range(first, RawFd::MAX);
+        let own = own.chain([self.children.as_raw_fd(), self.timer.as_fd().as_raw_fd()]);
+        sys::close_all_but(own.chain(self.options.last_word).collect());
+    }
+}
+
+/// The warden's last word, to whoever outlives its wrapper.
+fn say_over(options: Options) {
+    if let Some(listener) = options.last_word {
+        let _ = send(listener, IS_OVER, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
     }
 }
 

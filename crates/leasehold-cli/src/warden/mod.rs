@@ -46,15 +46,17 @@ mod inside;
 mod job;
 mod message;
 mod page;
+mod reserve;
 mod sources;
 mod supervise;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 mod watch;
 
 pub use end::{Cut, End, Fatal, Status, signal_name};
 pub use found::Found;
-pub use page::Deadlines;
-pub use supervise::{Options, Warden};
+pub use page::{Deadlines, Due};
+pub use reserve::Reserve;
+pub use supervise::{IS_OVER, Options, Warden};

@@ -17,6 +17,7 @@ use nix::{
     time::{ClockId, clock_gettime},
     unistd::Pid,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     end::Cut,
@@ -73,13 +74,13 @@ impl State {
     }
 }
 
-/// When to tell the job to end, and when to kill it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+/// When to tell the job to end, and when to kill it, both in [`boottime`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
     /// TERM from here on.
-    pub(super) term_at: u64,
+    pub term_at: u64,
     /// KILL from here on.
-    pub(super) kill_at: u64,
+    pub kill_at: u64,
 }
 
 /// The shared page. All zeroes mean a deadline in the past: nothing starts before [`Deadlines::set`].
@@ -217,9 +218,7 @@ impl Deadlines {
     }
 
     /// The lease as it is now known: at `term_at` the job gets TERM, at `kill_at` KILL, both in [`boottime`].
-    ///
-    /// To be safe, `kill_at` must lie before the end of the validity by the time that the killing takes (50 ms are
-    /// enough for some hundred processes), and `term_at` before `kill_at` by the grace.
+    /// [`Reserve`](super::Reserve) says what is safe.
     pub fn set(&self, term_at: u64, kill_at: u64) {
         let before = self.page.kill_at.swap(kill_at, SeqCst);
         let before = self.page.term_at.swap(term_at, SeqCst).min(before);
@@ -239,6 +238,13 @@ impl Deadlines {
         let now = boottime();
         self.page.order_kill_at.store(now.saturating_add(nanos(self.grace)), SeqCst);
         self.page.order_term_at.store(now, SeqCst);
+        self.poke();
+    }
+
+    /// Kills the job now: the second word to one that was told to end, or the first.
+    pub fn kill_now(&self, why: Cut) {
+        self.end_now(why);
+        self.page.order_kill_at.fetch_min(boottime(), SeqCst);
         self.poke();
     }
 

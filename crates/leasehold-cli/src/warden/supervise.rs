@@ -4,7 +4,7 @@ use std::{
     ffi::{CString, OsString},
     fs, io, mem,
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::ffi::OsStringExt,
     },
     sync::Arc,
@@ -49,7 +49,13 @@ pub struct Options {
     pub wait_group: bool,
     /// Several runs, one after another (`--forever`): the warden stays when one is over.
     pub again: bool,
+    /// A packet socket that gets [`IS_OVER`] from the warden itself once the lease may be given back: for whoever is to
+    /// know it even if the wrapper is killed. Where that doesn't come, somebody may be left.
+    pub last_word: Option<RawFd>,
 }
+
+/// What [`Options::last_word`] gets.
+pub const IS_OVER: &[u8] = b"over";
 
 /// The wrapper's handle of its warden.
 ///

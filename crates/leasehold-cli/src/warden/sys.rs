@@ -10,7 +10,7 @@ use libc::c_int;
 use nix::{errno::Errno, sys::signal::Signal, unistd::Pid};
 
 /// A descriptor of the process, which stays its own when the pid is used again. Needs Linux 5.3.
-pub(super) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: the call takes two integers; the descriptor that it returns is new and ours.
     #[expect(unsafe_code, reason = "no wrapper in nix")]
     unsafe {
@@ -20,7 +20,7 @@ pub(super) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
 }
 
 /// Sends a signal to the process behind a [`pidfd_open`], if that is still there and we may.
-pub(super) fn pidfd_send_signal(process: &OwnedFd, signal: Signal) {
+pub(crate) fn pidfd_send_signal(process: &OwnedFd, signal: Signal) {
     let no_info = ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open, and a null `info` asks for the one that `kill` would send.
     #[expect(unsafe_code, reason = "no wrapper in nix")]
@@ -30,16 +30,29 @@ pub(super) fn pidfd_send_signal(process: &OwnedFd, signal: Signal) {
 }
 
 /// Closes every descriptor from `first` to `last`. Before Linux 5.9 they stay open.
-pub(super) fn close_range(first: RawFd, last: RawFd) {
-    // SAFETY: only called by the warden, for descriptors that no object of ours stands for.
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: only called by processes that never drop the objects that stand for these descriptors.
     #[expect(unsafe_code, reason = "no wrapper in nix")]
     unsafe {
         libc::syscall(libc::SYS_close_range, first, last, 0);
     }
 }
 
+/// Closes every descriptor beyond the first three, but for these.
+pub(crate) fn close_all_but(mut kept: Vec<RawFd>) {
+    kept.sort_unstable();
+    let mut first = 3;
+    for fd in kept.into_iter().filter(|fd| *fd >= 3) {
+        if first < fd {
+            close_range(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    close_range(first, RawFd::MAX);
+}
+
 /// Whether this process ignores the signal.
-pub(super) fn is_ignored(signal: Signal) -> bool {
+pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: a null new action only asks; the kernel fills in the old one, which is read only if it did.
     #[expect(unsafe_code, reason = "nix can ask for a disposition only by changing it")]
@@ -51,7 +64,7 @@ pub(super) fn is_ignored(signal: Signal) -> bool {
 
 /// What [`wait_any`] learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(crate) enum Waited {
     /// This child ended, with this raw status, and is reaped.
     Ended(Pid, c_int),
     /// This child was stopped by this signal.
@@ -63,7 +76,7 @@ pub(super) enum Waited {
 }
 
 /// News of any child, without waiting for it. Not by nix, which loses children that a real-time signal ended.
-pub(super) fn wait_any() -> Waited {
+pub(crate) fn wait_any() -> Waited {
     let mut status = 0;
     let flags = libc::WNOHANG | libc::WUNTRACED | libc::__WALL;
     // SAFETY: the kernel writes one integer through the pointer.
@@ -75,5 +88,14 @@ pub(super) fn wait_any() -> Waited {
         -1 => Waited::NoChildren,
         pid if libc::WIFSTOPPED(status) => Waited::Stopped(Pid::from_raw(pid), libc::WSTOPSIG(status)),
         pid => Waited::Ended(Pid::from_raw(pid), status),
+    }
+}
+
+/// Ends a forked process: the exit handlers and buffers of the process that it was forked from are not its to run and flush.
+pub(crate) fn exit_at_once() -> ! {
+    // SAFETY: ends the process.
+    #[expect(unsafe_code, reason = "std has no exit without destructors")]
+    unsafe {
+        libc::_exit(0)
     }
 }

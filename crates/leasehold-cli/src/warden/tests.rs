@@ -18,7 +18,7 @@ use super::page::boottime;
 use super::{Cut, End, Found, Options, Warden};
 
 /// Runs `test` in a process of its own, which has one thread as [`Warden::fork`] wants it.
-fn alone(test: impl FnOnce()) {
+pub(crate) fn alone(test: impl FnOnce()) {
     // SAFETY: of the libraries' locks only the allocator's matter here, and it frees them at a fork.
     #[expect(unsafe_code, reason = "fork is unsafe where there are threads")]
     let forked = unsafe { fork() }.unwrap();
@@ -39,7 +39,7 @@ fn alone(test: impl FnOnce()) {
 fn warden(ran: &Path, script: &str, again: bool) -> Warden {
     let script = format!("echo ran >>{}; {script}", ran.display());
     let argv = ["sh", "-c", &script].map(Into::into).to_vec();
-    let options = Options { kill_after: Duration::from_millis(100), wait_group: false, again };
+    let options = Options { kill_after: Duration::from_millis(100), wait_group: false, again, last_word: None };
     Warden::fork(Found::read().unwrap(), argv, options).unwrap()
 }
 
@@ -51,7 +51,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-fn in_seconds(seconds: u64) -> u64 {
+/// This instant of the boot-time clock.
+pub(crate) fn in_seconds(seconds: u64) -> u64 {
     boottime() + seconds * 1_000_000_000
 }
 
