@@ -37,12 +37,16 @@ pub(super) enum Kind {
 
 impl ConfigFile {
     pub fn find(args: &StoreArgs) -> Result<Option<ConfigFile>, Failure> {
+        Self::path(args)?.map(|path| ConfigFile::read(&path)).transpose()
+    }
+
+    /// The file that is meant, if there is one.
+    pub fn path(args: &StoreArgs) -> Result<Option<PathBuf>, Failure> {
         let named = match &args.config {
             Some(path) => Some(path.clone()),
             None => variable(CONFIG)?.map(PathBuf::from),
         };
-        let path = named.map_or_else(first_that_exists, |path| Ok(Some(path)))?;
-        path.map(|path| ConfigFile::read(&path)).transpose()
+        named.map_or_else(first_that_exists, |path| Ok(Some(path)))
     }
 
     fn read(path: &Path) -> Result<ConfigFile, Failure> {
@@ -87,7 +91,7 @@ impl ConfigFile {
                 settings: settings.clone(),
             },
         };
-        Ok(Config { place, origin: Origin::File(self.path.clone()), on_down: entry.on_down })
+        Ok(Config { on_down: entry.on_down, ..Config::of(place, Origin::File(self.path.clone())) })
     }
 
     fn entry(&self, name: &str) -> Option<&StoreEntry> {

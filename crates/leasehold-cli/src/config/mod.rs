@@ -1,5 +1,7 @@
 //! Where the store comes from: the command line, the environment, `leasehold.toml`, or nowhere (then: SQLite).
 
+mod commands;
+mod fault;
 mod file;
 mod on_down;
 mod place;
@@ -7,22 +9,25 @@ mod reader;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold::layers::Timeout;
 use leasehold::stores::{Fallback, hide_secrets};
 use leasehold::{ErrorKind, Namespace, Store};
 
+pub use self::commands::Commands;
+pub use self::fault::Fault;
 pub use self::on_down::OnDown;
 pub use self::place::Place;
 
 use self::file::ConfigFile;
+use self::reader::Reader;
 use crate::args::StoreArgs;
 use crate::exit::{self, Failure};
 
 /// Where a configuration file is looked for if none is named. The first that exists counts, alone.
-const PLACES: [&str; 2] = ["./leasehold.toml", "/etc/leasehold/leasehold.toml"];
+pub const PLACES: [&str; 2] = ["./leasehold.toml", "/etc/leasehold/leasehold.toml"];
 
 const STORE: &str = "LEASEHOLD_STORE";
 const CONFIG: &str = "LEASEHOLD_CONFIG";
@@ -36,6 +41,7 @@ pub struct Config {
     place: Place,
     origin: Origin,
     on_down: OnDown,
+    commands: Commands,
 }
 
 /// Who named the store, and so who is to blame for it.
@@ -72,6 +78,7 @@ impl Config {
         if let Some(namespace) = namespace(args)? {
             config.place = config.place.under(&namespace);
         }
+        config.commands = Commands::on(args, &config)?;
         Ok(config)
     }
 
@@ -94,7 +101,7 @@ impl Config {
     }
 
     fn of(place: Place, origin: Origin) -> Config {
-        Config { place, origin, on_down: OnDown::default() }
+        Config { place, origin, on_down: OnDown::default(), commands: Commands::default() }
     }
 
     /// Where the locks are.
@@ -145,11 +152,34 @@ impl Config {
         }
     }
 
+    /// How commands of ours are typed for this store.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// The same failure, in which commands of ours are named as they have to be typed.
+    pub fn complete(&self, failure: &Failure) -> Failure {
+        Failure::new(failure.code, self.commands.completed(&failure.message))
+    }
+
     /// The variables that carry a secret, not to be handed to a job.
     pub fn secret_variables() -> Vec<OsString> {
         let secret = std::env::var(STORE).is_ok_and(|store| hide_secrets(&store) != store);
         secret.then(|| STORE.into()).into_iter().collect()
     }
+}
+
+/// The configuration file that is looked into, if there is one.
+///
+/// # Errors
+/// 78 if the place of one can't be looked at.
+pub fn file(args: &StoreArgs) -> Result<Option<PathBuf>, Failure> {
+    ConfigFile::path(args)
+}
+
+/// All that is wrong with a configuration file, but for its jobs.
+pub fn faults(path: &Path, text: &str) -> Vec<Fault> {
+    Reader { path, text }.faults()
 }
 
 /// Names of stores have no colon, URLs do.

@@ -119,8 +119,9 @@ impl Place {
     /// How long its locks outlive a machine that dies, where nothing is said of it.
     pub fn usual_ttl(&self) -> Duration {
         match self {
-            Self::Fallback { .. } => fallback::USUAL_TTL,
-            _ => leasehold::store::USUAL_TTL,
+            Self::Url(url) => stores::usual_ttl(url),
+            Self::Quorum(members) => stores::usual_ttl_of_quorum(members),
+            Self::Fallback { settings, .. } => settings.usual_ttl(),
         }
     }
 

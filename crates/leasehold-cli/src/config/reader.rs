@@ -1,7 +1,7 @@
 //! `leasehold.toml`, read and checked key by key.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::OnDown;
+use super::fault::Fault;
 use super::file::{ConfigFile, Kind, StoreEntry};
 use super::is_plain;
 use crate::args::duration;
@@ -25,62 +26,98 @@ pub(super) struct Reader<'a> {
 const STORE: &str = "url with password_file, quorum or fallback; on_down";
 const FALLBACK: &str = "primary, arbiter, primary_name, route_lease, max_ttl, down_after and up_after";
 
+/// A store that is being read: its keys come in any order.
+#[derive(Default)]
+struct Draft {
+    url: Option<String>,
+    password_file: Option<PathBuf>,
+    composed: Option<Kind>,
+    on_down: OnDown,
+}
+
 impl Reader<'_> {
+    /// The file, or the first thing that is wrong with it.
     pub fn read(&self) -> Result<ConfigFile, Failure> {
-        let (table, errors) = DeTable::parse_recoverable(self.text);
-        // The first one: those after it are mostly its consequences.
-        if let Some(error) = errors.iter().min_by_key(|error| error.span().map(|span| span.start)) {
-            let message = format!("this is not TOML: {}", error.message());
-            return Err(self.fault(error.span().unwrap_or_default(), &message));
+        let (file, faults) = self.look();
+        match faults.into_iter().min() {
+            Some(Fault { line, message, .. }) => {
+                Err(Failure::new(exit::CONFIG, format!("{}, line {line}: {message}", self.path.display())))
+            }
+            None => Ok(file),
         }
+    }
+
+    /// All that is wrong with it.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.look().1
+    }
+
+    fn look(&self) -> (ConfigFile, Vec<Fault>) {
         let mut file = ConfigFile { path: self.path.to_owned(), default: None, stores: Vec::new() };
+        let (table, errors) = DeTable::parse_recoverable(self.text);
+        if !errors.is_empty() {
+            let told = |error: &toml::de::Error| {
+                self.fault(error.span().unwrap_or_default(), &format!("this is not TOML: {}", error.message()))
+            };
+            return (file, errors.iter().map(told).collect());
+        }
+        let mut faults = Vec::new();
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
-                "default" => file.default = Some(self.text_of("default", value)?),
-                "stores" => file.stores = self.stores(value)?,
-                _ => return Err(self.unknown(key, "default and [stores.NAME]")),
+                "default" => match self.text_of("default", value) {
+                    Ok(name) => file.default = Some(name),
+                    Err(fault) => faults.push(fault),
+                },
+                "stores" => self.stores(value, &mut file, &mut faults),
+                // Only `schedule` looks into them: what is wrong there must not keep `run` from its store.
+                "jobs" => {}
+                _ => faults.push(self.unknown(key, "default, [stores.NAME] and [jobs.NAME]")),
             }
         }
-        self.check_default(&file, table.get_ref())?;
-        Ok(file)
+        if faults.is_empty() {
+            faults.extend(self.bad_default(&file, table.get_ref()));
+        }
+        (file, faults)
     }
 
-    fn check_default(&self, file: &ConfigFile, table: &DeTable<'_>) -> Result<(), Failure> {
-        match (&file.default, table.get("default")) {
-            (Some(name), Some(at)) if file.stores.iter().all(|entry| entry.name != *name) => {
-                Err(self
-                    .fault(at.span(), &format!("default names a store that is not here; there are: {}", file.names())))
+    fn bad_default(&self, file: &ConfigFile, table: &DeTable<'_>) -> Option<Fault> {
+        let name = file.default.as_ref()?;
+        let is_here = file.stores.iter().any(|entry| entry.name == *name);
+        let message = format!("default names a store that is not here; there are: {}", file.names());
+        (!is_here).then(|| self.fault(table.get("default").map(Spanned::span).unwrap_or_default(), &message))
+    }
+
+    fn stores(&self, value: &Spanned<DeValue<'_>>, file: &mut ConfigFile, faults: &mut Vec<Fault>) {
+        let stores = match self.table_of("stores", value) {
+            Ok(stores) => stores,
+            Err(fault) => return faults.push(fault),
+        };
+        for (name, value) in stores {
+            let known = faults.len();
+            match self.store(name, value, faults) {
+                Ok(store) => file.stores.push(store),
+                // What is missing may be there, misspelt.
+                Err(fault) if faults.len() == known => faults.push(fault),
+                Err(_) => {}
             }
-            _ => Ok(()),
         }
     }
 
-    fn stores(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<StoreEntry>, Failure> {
-        self.table_of("stores", value)?.iter().map(|(name, value)| self.store(name, value)).collect()
-    }
-
-    fn store(&self, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Result<StoreEntry, Failure> {
+    fn store(
+        &self,
+        name: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+        faults: &mut Vec<Fault>,
+    ) -> Result<StoreEntry, Fault> {
         let key = format!("stores.{}", name.get_ref());
         if !is_plain(name.get_ref()) {
             return Err(self.fault(name.span(), "a store's name is made of letters, digits, - and _; choose another"));
         }
-        let (mut url, mut password_file, mut composed, mut on_down) = (None, None, None, OnDown::default());
+        let mut draft = Draft::default();
         for (field, value) in self.table_of(&key, value)? {
-            let key = format!("{key}.{}", field.get_ref());
-            match field.get_ref().as_ref() {
-                "url" => url = Some(self.text_of(&key, value)?),
-                "password_file" => password_file = Some(self.text_of(&key, value)?.into()),
-                "on_down" => on_down = self.on_down(&key, value)?,
-                "quorum" | "fallback" if composed.is_some() => {
-                    return Err(
-                        self.fault(field.span(), &format!("{key}: a store is a quorum or a fallback; take one out"))
-                    );
-                }
-                "quorum" => composed = Some(self.quorum(&key, value)?),
-                "fallback" => composed = Some(self.fallback(&key, value)?),
-                _ => return Err(self.unknown(field, STORE)),
-            }
+            faults.extend(self.field(&mut draft, &format!("{key}.{}", field.get_ref()), field, value).err());
         }
+        let Draft { url, password_file, composed, on_down } = draft;
         let kind = match (composed, url) {
             (Some(_), Some(_)) => Err(format!("{key} has an url and is made of stores, too; take one of them out")),
             (Some(_), None) if password_file.is_some() => Err(format!(
@@ -91,10 +128,33 @@ impl Reader<'_> {
             (None, None) => Err(format!("{key} has no url; add url = \"sqlite:///…\"")),
         };
         let kind = kind.map_err(|message| self.fault(name.span(), &message))?;
-        Ok(StoreEntry { name: name.get_ref().to_string(), kind, on_down, line: self.line(&name.span()) })
+        Ok(StoreEntry { name: name.get_ref().to_string(), kind, on_down, line: self.fault(name.span(), "").line })
     }
 
-    fn quorum(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Failure> {
+    fn field(
+        &self,
+        draft: &mut Draft,
+        key: &str,
+        field: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), Fault> {
+        match field.get_ref().as_ref() {
+            "url" => draft.url = Some(self.text_of(key, value)?),
+            "password_file" => draft.password_file = Some(self.text_of(key, value)?.into()),
+            "on_down" => draft.on_down = self.on_down(key, value)?,
+            "quorum" | "fallback" if draft.composed.is_some() => {
+                return Err(
+                    self.fault(field.span(), &format!("{key}: a store is a quorum or a fallback; take one out"))
+                );
+            }
+            "quorum" => draft.composed = Some(self.quorum(key, value)?),
+            "fallback" => draft.composed = Some(self.fallback(key, value)?),
+            _ => return Err(self.unknown(field, STORE)),
+        }
+        Ok(())
+    }
+
+    fn quorum(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Fault> {
         let members = value.get_ref().as_array();
         let members = members.ok_or_else(|| self.wrong_type(key, value, "a list: [\"redis://…\", …]"))?;
         if members.len() < 3 || members.len().is_multiple_of(2) {
@@ -104,7 +164,7 @@ impl Reader<'_> {
         members.iter().map(|member| self.text_of(key, member)).collect::<Result<_, _>>().map(Kind::Quorum)
     }
 
-    fn fallback(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Failure> {
+    fn fallback(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Fault> {
         let (mut primary, mut arbiter, mut settings) = (None, None, fallback::Settings::default());
         let table = value.get_ref().as_table();
         let table = table.ok_or_else(|| self.wrong_type(key, value, "{ primary = \"…\", arbiter = \"…\" }"))?;
@@ -120,6 +180,7 @@ impl Reader<'_> {
                 "up_after" => settings = settings.up_after(self.span(&key, value)?),
                 _ => return Err(self.unknown(field, FALLBACK)),
             }
+            settings.check().map_err(|error| self.fault(value.span(), &format!("{key}: {error}")))?;
         }
         let part = |part: Option<String>, word: &str, which: &str| {
             part.ok_or_else(|| self.fault(value.span(), &format!("{key} has no {word}; add {word} = \"{which}\"")))
@@ -128,21 +189,21 @@ impl Reader<'_> {
         Ok(Kind::Fallback { primary, arbiter: part(arbiter, "arbiter", "postgres://…")?, settings })
     }
 
-    fn on_down(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<OnDown, Failure> {
+    fn on_down(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<OnDown, Fault> {
         OnDown::from_str(&self.text_of(key, value)?, false)
             .map_err(|_| self.fault(value.span(), &format!("{key} has to be \"fail\" or \"skip\"")))
     }
 
-    fn span(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, Failure> {
+    fn span(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, Fault> {
         duration(&self.text_of(key, value)?).map_err(|why| self.fault(value.span(), &format!("{key}: {why}")))
     }
 
-    fn text_of(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Failure> {
+    fn text_of(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
         let text = value.get_ref().as_str().map(str::to_owned);
         text.ok_or_else(|| self.wrong_type(key, value, "text in quotes"))
     }
 
-    fn table_of<'v>(&self, key: &str, value: &'v Spanned<DeValue<'v>>) -> Result<&'v DeTable<'v>, Failure> {
+    fn table_of<'v>(&self, key: &str, value: &'v Spanned<DeValue<'v>>) -> Result<&'v DeTable<'v>, Fault> {
         value.get_ref().as_table().ok_or_else(|| {
             self.wrong_type(
                 key,
@@ -152,25 +213,21 @@ impl Reader<'_> {
         })
     }
 
-    fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> Failure {
+    fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> Fault {
         self.fault(
             value.span(),
             &format!("{key} is of the type {}, but has to be {wanted}", value.get_ref().type_str()),
         )
     }
 
-    fn unknown(&self, key: &Spanned<DeString<'_>>, known: &str) -> Failure {
+    fn unknown(&self, key: &Spanned<DeString<'_>>, known: &str) -> Fault {
         let message =
             format!("unknown key {:?}; known here: {known}. Correct its spelling, or take it out", key.get_ref());
         self.fault(key.span(), &message)
     }
 
-    fn fault(&self, at: Range<usize>, message: &str) -> Failure {
-        Failure::new(exit::CONFIG, format!("{}, line {}: {message}", self.path.display(), self.line(&at)))
-    }
-
-    fn line(&self, at: &Range<usize>) -> usize {
-        self.text.as_bytes().iter().take(at.start).filter(|byte| **byte == b'\n').count() + 1
+    fn fault(&self, at: Range<usize>, message: &str) -> Fault {
+        Fault::at(self.text, at.start, message)
     }
 }
 
@@ -207,7 +264,7 @@ password_file = "secret"
         for (text, wanted) in [
             (
                 "defualt = \"x\"",
-                &["/etc/l.toml, line 1: ", "\"defualt\"", "default and [stores.NAME]", "take it out"][..],
+                &["/etc/l.toml, line 1: ", "\"defualt\"", "default, [stores.NAME] and [jobs.NAME]", "take it out"][..],
             ),
             ("\n[stores.a]\nulr = \"x\"", &["line 3: ", "\"ulr\"", "url with password_file"]),
             ("[stores.a]\nurl = 5", &["line 2: stores.a.url", "integer", "text in quotes"]),
@@ -230,6 +287,10 @@ password_file = "secret"
             ("[stores.f]\nfallback = \"redis://:hunter2@h\"", &["line 2: stores.f.fallback", "arbiter ="]),
             ("[stores.f.fallback]\nprimray = \"a\"", &["line 2: unknown key \"primray\"", "route_lease"]),
             ("[stores.f.fallback]\nup_after = \"soon\"", &["line 2: stores.f.fallback.up_after", "90s"]),
+            (
+                "[stores.f.fallback]\nroute_lease = \"500ms\"",
+                &["line 2: stores.f.fallback.route_lease", "route lease is 500ms", "1s to"],
+            ),
             ("[stores.a]\nurl = \"x:\"\non_down = \"run\"", &["line 3: stores.a.on_down", "\"fail\" or \"skip\""]),
             ("[stores.\"a:b\"]\nurl = \"x:\"", &["line 1: ", "letters, digits"]),
             ("default = \"b\"\n[stores.a]\nurl = \"x:\"", &["line 1: default names a store that is not here", "a"]),

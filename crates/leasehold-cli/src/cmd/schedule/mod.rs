@@ -1,0 +1,77 @@
+//! `leasehold schedule`: jobs on a schedule, each tick once, on one of many machines.
+
+use std::sync::Arc;
+
+use self::command::Commands;
+use self::daemon::Daemon;
+use self::health::Health;
+use self::journal::Journal;
+use self::notify::Notify;
+use self::writer::Writer;
+use crate::args::{ScheduleArgs, StoreArgs};
+use crate::config::Config;
+use crate::exit::{self, Failure};
+use crate::jobs::{Jobs, Limits, Refused, Source};
+use crate::output::{plain, tell};
+use crate::warden::Found;
+
+mod check;
+mod command;
+mod daemon;
+mod endpoint;
+mod health;
+mod journal;
+mod notify;
+mod output;
+mod signals;
+mod writer;
+
+/// Runs the verb, until a signal ends it.
+///
+/// # Errors
+/// 78 if a file or the store's set-up is wrong, 77 if the store denies access, 64 if it can't listen where it is to.
+pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
+    // First, so that no signal ends us half-way.
+    let found = if args.check { None } else { Some(Found::read().map_err(|error| fault("block signals", &error))?) };
+    let source = Source::of(args, store)?;
+    let config = Config::find(store);
+    let limits = Limits::of(config.as_ref().ok().map(Config::place));
+    let jobs = source.read(limits).map_err(|refused| refuse(&source, &refused))?;
+    let config = config?;
+    let Some(found) = found else {
+        check::check(&jobs, args.json)?;
+        warnings(&source, &jobs).iter().for_each(|warning| tell(warning));
+        return Ok(exit::OK);
+    };
+    // Before any thread exists.
+    let commands = Commands::fork(found).map_err(|error| fault("fork", &error))?;
+    let listener = args.listen.as_deref().map(endpoint::bind).transpose()?;
+    let (health, notify) = (Arc::new(Health::default()), Arc::new(Notify::of_this_process()));
+    let journal = Arc::new(Journal::of(args, Writer::start(), Arc::clone(&health), Arc::clone(&notify)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| fault("make an event queue", &error))?;
+    let daemon =
+        Daemon { args, store, source, config, limits, jobs, commands, health, notify, journal: Arc::clone(&journal) };
+    let ended = runtime.block_on(daemon.run(listener));
+    runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    journal.end();
+    ended
+}
+
+/// All that is wrong with the file, and what that means.
+fn refuse(source: &Source, refused: &Refused) -> Failure {
+    refused.lines(source.path()).iter().for_each(|line| tell(line));
+    Failure::new(exit::CONFIG, format!("{}: {}; nothing was started", source.path().display(), refused.count()))
+}
+
+/// A line for each thing that may surprise.
+fn warnings(source: &Source, jobs: &Jobs) -> Vec<String> {
+    let told = |warning| plain(&format!("{}, {warning}", source.path().display()));
+    jobs.warnings.iter().map(told).collect()
+}
+
+fn fault(doing: &str, error: &std::io::Error) -> Failure {
+    Failure::new(exit::FAULT, format!("the operating system does not let us {doing}: {error}"))
+}

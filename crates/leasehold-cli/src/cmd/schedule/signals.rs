@@ -1,0 +1,75 @@
+//! Signals, one after the other.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use crate::nursery::Watched;
+
+/// Those that mean something to a scheduler. They are blocked since [`Found::read`](crate::warden::Found::read).
+const HANDLED: [Signal; 5] = [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD];
+
+/// Those by which people stop and continue it: no job outlives its lease by that, its warden sees to it.
+const LEFT_ALONE: [Signal; 2] = [Signal::SIGTSTP, Signal::SIGCONT];
+
+/// What a signal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Read the file again.
+    Reload,
+    /// Come to an end; by what.
+    Stop(&'static str),
+}
+
+/// What this process is told.
+pub struct Signals {
+    signals: SignalFd,
+    ready: Watched,
+}
+
+impl Signals {
+    /// Within a runtime, and before any thread that is to take none.
+    ///
+    /// # Errors
+    /// Where the system gives no descriptor.
+    pub fn listen() -> io::Result<Self> {
+        let handled: SigSet = HANDLED.into_iter().collect();
+        let signals = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let ready = Watched::new(Arc::new(signals.as_fd().try_clone_to_owned()?))?;
+        LEFT_ALONE.into_iter().collect::<SigSet>().thread_unblock()?;
+        Ok(Self { signals, ready })
+    }
+
+    /// The next thing. Children that have died meanwhile are reaped: as the first process of a container we get everybody's.
+    ///
+    /// # Cancel safety
+    /// No signal is lost.
+    pub async fn next(&self) -> Told {
+        loop {
+            match self.signals.read_signal() {
+                Ok(Some(info)) => match Signal::try_from(info.ssi_signo.cast_signed()) {
+                    Ok(Signal::SIGCHLD) | Err(_) => reap(),
+                    // A terminal that is closed; by hand it means something else.
+                    Ok(Signal::SIGHUP) if info.ssi_code == libc::SI_KERNEL => {
+                        return Told::Stop("the terminal is gone");
+                    }
+                    Ok(Signal::SIGHUP) => return Told::Reload,
+                    Ok(signal) => return Told::Stop(signal.as_str()),
+                },
+                Ok(None) | Err(_) => self.ready.readable().await,
+            }
+        }
+    }
+}
+
+fn reap() {
+    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            return;
+        }
+    }
+}
