@@ -6,6 +6,8 @@ use leasehold::ErrorKind;
 
 /// Done. For `run`: the job ran and exited with 0.
 pub const OK: i32 = 0;
+/// The run that `trigger --wait` waited for has failed.
+pub const FAILED: i32 = 1;
 /// The command line is wrong (`EX_USAGE`). Nothing was started.
 pub const USAGE: i32 = 64;
 /// The store can't be reached, does not answer or refuses to write (`EX_UNAVAILABLE`).

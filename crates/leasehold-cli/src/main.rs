@@ -4,10 +4,12 @@ mod args;
 mod cmd;
 mod config;
 mod exit;
+mod jobs;
+mod nursery;
 mod output;
 mod warden;
 
-use args::{AskedReport, Cli, Verb};
+use args::{AskedReport, Cli, ScheduleVerb, Verb};
 use config::Config;
 use exit::Failure;
 
@@ -31,17 +33,29 @@ fn main() {
 
 fn dispatch(cli: &Cli) -> Result<i32, Failure> {
     let config = || Config::find(&cli.store);
+    let on_the_store = |verb: &dyn Fn(&Config) -> Result<i32, Failure>| {
+        let config = config()?;
+        verb(&config).map_err(|failure| config.complete(&failure))
+    };
     match &cli.verb {
         Verb::Run(args) => cmd::run::run(args, config()),
-        Verb::Status(args) => cmd::status::run(args, &config()?),
-        Verb::Ls(args) => cmd::ls::run(args, &config()?),
-        Verb::Watch(args) => cmd::watch::run(args, &config()?),
-        Verb::Release(args) => cmd::release::run(args, &config()?),
-        Verb::Doctor(args) => cmd::doctor::run(args, &config()?),
-        Verb::Route(args) => cmd::route::run(args, &config()?),
-        Verb::AcceptLoss(args) => cmd::accept_loss::run(args, &config()?),
-        Verb::Migrate(args) => cmd::migrate::run(args, &config()?),
+        Verb::Schedule(args) => match &args.verb {
+            Some(ScheduleVerb::ResetMark(args)) => on_the_store(&|config| cmd::reset_mark::run(args, config)),
+            None => cmd::schedule::run(args, &cli.store),
+        },
+        Verb::Status(args) => on_the_store(&|config| cmd::status::run(args, config)),
+        Verb::Ls(args) => on_the_store(&|config| cmd::ls::run(args, config)),
+        Verb::Watch(args) => on_the_store(&|config| cmd::watch::run(args, config)),
+        Verb::Release(args) => on_the_store(&|config| cmd::release::run(args, config)),
+        Verb::Doctor(args) => on_the_store(&|config| cmd::doctor::run(args, config)),
+        Verb::Route(args) => on_the_store(&|config| cmd::route::run(args, config)),
+        Verb::AcceptLoss(args) => on_the_store(&|config| cmd::accept_loss::run(args, config)),
+        Verb::Migrate(args) => on_the_store(&|config| cmd::migrate::run(args, config)),
         Verb::Next(args) => cmd::next::run(args),
+        Verb::History(args) => on_the_store(&|config| cmd::history::run(args, config)),
+        Verb::Trigger(args) => on_the_store(&|config| cmd::trigger::run(args, config)),
+        Verb::Pause(args) => on_the_store(&|config| cmd::pause::run(args, config)),
+        Verb::Resume(args) => on_the_store(&|config| cmd::resume::run(args, config)),
         Verb::Completions(args) => cmd::completions::run(args),
         Verb::Man(args) => cmd::man::run(args),
     }

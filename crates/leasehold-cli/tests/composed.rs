@@ -28,12 +28,16 @@ struct Two {
 
 impl Two {
     fn start() -> Self {
+        Self::that_goes_back_after("2s")
+    }
+
+    fn that_goes_back_after(up_after: &str) -> Self {
         let (primary, arbiter) = (Redis::start(), Postgres::start());
         let (to_primary, to_arbiter) = (Proxy::to(primary.address()), Proxy::to(arbiter.address()));
         let bench = Bench::new();
         let file = format!(
             "default = \"jobs\"\n[stores.jobs.fallback]\nprimary = \"{}\"\narbiter = \"{}\"\n\
-             route_lease = \"5s\"\ndown_after = \"1s\"\nup_after = \"2s\"\n",
+             route_lease = \"5s\"\ndown_after = \"1s\"\nup_after = \"{up_after}\"\n",
             to_primary.url(&primary.url()),
             to_arbiter.url(&arbiter.url()),
         );
@@ -179,6 +183,47 @@ fn a_job_ends_when_nobody_can_say_where_the_locks_are() {
     assert!(!two.bench.path("ran").exists());
 }
 
+/// Each of them is over long before the primary counts as back.
+#[test]
+fn runs_that_are_short_go_back_to_the_primary() {
+    let two = Two::that_goes_back_after("8s");
+    let run = || two.run(&["run", "a", "--wait=40s", "--", "true"]);
+    run().says(&[]);
+    two.primary.kill();
+    run().says(&[]);
+    two.leads_to("arbiter");
+    two.primary.restart();
+    let (mut longest, mut is_back) = (Duration::ZERO, false);
+    eventually("the route leads back", LIMIT * 2, || {
+        if two.route()["target"] == "arbiter" {
+            let began = Instant::now();
+            run().says(&[]);
+            is_back = two.route()["target"] == "primary";
+            // The one that goes back may have had to wait for that.
+            longest = if is_back { longest } else { longest.max(began.elapsed()) };
+        }
+        is_back
+    });
+    assert!(longest < Duration::from_secs(8), "one of them was there all the time: {longest:?}");
+    run().says(&[]);
+}
+
+#[test]
+fn a_route_that_was_lost_is_told_with_the_command_that_sets_it() {
+    let two = Two::start();
+    two.run(&["route"]).says(&["there is no route yet"]);
+    two.run(&["run", "a", "--wait=40s", "--", "true"]).says(&[]);
+    two.arbiter.sql("delete from leasehold_routes");
+    let (seen, command) = ("number 1 has been seen", "`leasehold route set --restored --config /");
+    for verb in [&["route"][..], &["route", "--json"], &["status", "a"], &["run", "a", "--", "true"]] {
+        two.run(verb).fails(78, &[seen, command]);
+    }
+    let doctor = two.run(&["doctor"]);
+    assert!(doctor.code == 78 && doctor.stdout.contains(seen) && doctor.stdout.contains(command), "{doctor:?}");
+    typed(&two.run(&["route"]).stderr, "leasehold route set").says(&["the route is number "]);
+    two.run(&["run", "a", "--wait=40s", "--", "true"]).says(&[]);
+}
+
 #[test]
 fn a_restored_arbiter_is_set_to_a_later_route() {
     let two = Two::start();
@@ -229,6 +274,46 @@ fn a_quorum_goes_on_without_a_minority() {
     run(&["run", "a", "--ttl", "2s", "--", "touch", "ran"]).fails(69, &[&hosts[1], &hosts[2]]);
 }
 
+/// Types the command that stands in backticks in a message, from somewhere else and in an empty environment.
+fn typed(message: &str, verb: &str) -> common::Ran {
+    let start = message.find(&format!("`{verb}")).unwrap_or_else(|| panic!("no {verb} in {message}"));
+    let command = message[start + 1..].split('`').next().unwrap();
+    let command = command.replacen("leasehold", env!("CARGO_BIN_EXE_leasehold"), 1);
+    common::ran(std::process::Command::new("sh").args(["-c", &command]).env_clear().current_dir("/"))
+}
+
+/// Two of three come back empty before anybody has filled the first: nobody can say what has run.
+#[test]
+fn a_loss_that_has_to_be_accepted_is_told_with_the_command_that_does_it() {
+    let (servers, bench) = ([0; 3].map(|_| Redis::start()), Bench::new());
+    let members: Vec<_> = servers.iter().map(|server| format!("\"{}?max_ttl=2\"", server.url())).collect();
+    bench.write("leasehold.toml", &format!("[stores.q]\nquorum = [{}]\n", members.join(", ")));
+    let on = |args: &[&str]| {
+        let store = ["--store", "q", "--namespace", "night shift"];
+        common::ran(&mut bench.bare([&args[..1], &store[..], &args[1..]].concat()))
+    };
+    // The TTL is that of the members' max_ttl.
+    let run = |option: &'static str| on(&["run", option, "a", "--", "true"]);
+    let doctor = on(&["doctor"]);
+    assert!(doctor.code == 0 && doctor.stdout.contains("whoever first asks for a lock founds it"), "{doctor:?}");
+    run("--wait=40s").says(&[]);
+    on(&["doctor"]).says(&["all of its 3 members answer"]);
+    servers[1].restart();
+    servers[2].restart();
+    let doctor = on(&["doctor"]);
+    assert!(doctor.code == 78 && doctor.stdout.contains("1 of its 3 members remember all names"), "{doctor:?}");
+    let command = "leasehold accept-loss --yes --config ";
+    assert!(doctor.stdout.contains(command), "{doctor:?}");
+    eventually("their guards are over", LIMIT, || run("-v").stderr.contains(command));
+    let waited = run("--wait=1s");
+    waited.fails(69, &["waiting for a: ", command]);
+    let refused = run("-v");
+    refused.fails(69, &["came back empty"]);
+    typed(&refused.stderr, "leasehold accept-loss").says(&["accepted"]);
+    run("--wait=40s").says(&[]);
+    on(&["doctor"]).says(&["it has been there since the quorum was founded"]);
+}
+
 #[test]
 fn a_server_that_is_listed_twice_makes_no_quorum() {
     let (servers, bench) = ([0; 2].map(|_| Redis::start()), Bench::new());
@@ -236,5 +321,7 @@ fn a_server_that_is_listed_twice_makes_no_quorum() {
     let localhost = one.replace("127.0.0.1", "localhost");
     let store = format!("redlock://{one},{other},{localhost}?max_ttl=2");
     let run = ["run", "a", "--ttl", "2s", "--wait=10s", "--", "touch", "ran"];
-    common::ran(bench.bare(run).env("LEASEHOLD_STORE", store)).fails(78, &["are the same server"]);
+    common::ran(bench.bare(run).env("LEASEHOLD_STORE", &store)).fails(78, &["are the same server"]);
+    let doctor = common::ran(bench.bare(["doctor"]).env("LEASEHOLD_STORE", &store));
+    assert!(doctor.code == 78 && doctor.stdout.contains("are the same server"), "{doctor:?}");
 }

@@ -76,6 +76,23 @@ fn q01_a_slot_is_run_once_even_after_its_run_has_ended() {
 }
 
 #[test]
+fn the_name_says_what_h_is_in_a_slot() {
+    let bench = Bench::new();
+    let slot = |name: &str| {
+        let ran = runs(&bench, &[name, "--once-per", "H H 1 1 *"], "echo $LEASEHOLD_TICK");
+        ran.stdout.trim().to_owned()
+    };
+    let due = |name: &str| {
+        let next = ["next", "H H 1 1 *", "--job", name, "-n", "1", "--json"];
+        ran(&mut bench.bare(next)).json()[0]["utc"].as_str().unwrap().to_owned()
+    };
+    let (a, b) = (slot("a"), slot("b"));
+    assert_eq!((&a[4..], &b[4..]), (&due("a")[4..], &due("b")[4..]), "at the same time in each year");
+    assert_ne!(a, b);
+    is_skipped(&runs(&bench, &["a", "--once-per", "H H 1 1 *"], "echo again"), "has had its run");
+}
+
+#[test]
 fn q02_a_period_is_counted_from_the_epoch() {
     let bench = Bench::new();
     runs(&bench, &["a", "--once-per", "365d"], "echo $LEASEHOLD_TICK").says(&["T00:00:00Z"]);

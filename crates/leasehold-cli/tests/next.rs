@@ -68,7 +68,9 @@ fn a_job_has_its_own_minute_and_a_period_is_shown_in_any_zone() {
 fn what_is_wrong_is_named() {
     next(&["0 9 * *"]).fails(64, &["0 9 * *"]);
     next(&["0 0 31 2 *"]).fails(64, &["no date has day 31 in month 2"]);
-    next(&["H 3 * * *"]).fails(64, &["H"]);
+    next(&["H 3 * * *"]).fails(64, &["H", "write a number, or the job's name with --job"]);
+    next(&["0 9 * * *", "--from", "9999-12-31"]).fails(64, &["9999-12-31", "2027-03-13T00:00:00Z"]);
+    next(&["0 9 * * *", "--from", "9999-12-31T00:00:00Z"]).fails(64, &["9999-12-31T00:00:00Z", "9999-12-30T22:00:00Z"]);
     next(&["0 9 * * *", "--tz", "Europe/Atlantis"]).fails(64, &["Europe/Atlantis"]);
     next(&["0 9 * * *", "--from", "yesterday"]).fails(64, &["yesterday", "2027-03-13T00:00:00Z"]);
     next(&["0 9 * * *", "-n", "0"]).fails(64, &["1 to 10000"]);

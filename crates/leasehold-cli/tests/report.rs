@@ -141,6 +141,32 @@ fn a_lost_lock_is_told_with_what_became_of_the_job() {
     assert!(report["held_ms"].as_u64().is_some_and(|ms| ms >= 1000), "{report}");
 }
 
+/// The job's result is its own, and that the lock was another's by then is told all the same.
+#[test]
+fn a_lock_that_was_taken_before_the_job_ended_by_itself_is_lost() {
+    for (job, code, child) in [
+        ("exit 0", 0, json!({ "exit_code": 0 })),
+        ("exit 3", 3, json!({ "exit_code": 3 })),
+        ("kill -9 $$", 137, json!({ "signal": 9, "name": "SIGKILL" })),
+    ] {
+        let bench = Bench::new();
+        let take = format!("{} release a --force --now --json >/dev/null", env!("CARGO_BIN_EXE_leasehold"));
+        let ran = ran(&mut run(&bench, &[], &format!("{take} && {job}")));
+        ran.fails(code, &["the lock a was lost", "another may have run beside the job"]);
+        let report = report(&bench);
+        assert_eq!(
+            (&report["outcome"], &report["exit_code"], &report["child"]),
+            (&"lost".into(), &code.into(), &child)
+        );
+        assert!(report["reason"].as_str().unwrap().contains("not ours any more"), "{report}");
+    }
+    // A revocation that leaves the lock to its holder until that has ended takes nothing from it.
+    let bench = Bench::new();
+    let revoke = format!("{} release a --force >/dev/null; exit 0", env!("CARGO_BIN_EXE_leasehold"));
+    assert_eq!(ran(&mut run(&bench, &[], &revoke)).code, 0);
+    assert_eq!(report(&bench)["outcome"], "done");
+}
+
 #[test]
 fn an_interruption_is_told_apart_from_an_end() {
     // While it waits: there is no job.

@@ -10,7 +10,7 @@ use std::{ffi::OsStr, fs};
 
 use common::{Bench, Ran, ran};
 
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 17] = [
     "run",
     "status",
     "ls",
@@ -20,7 +20,12 @@ const VERBS: [&str; 12] = [
     "route",
     "accept-loss",
     "migrate",
+    "schedule",
     "next",
+    "history",
+    "trigger",
+    "pause",
+    "resume",
     "completions",
     "man",
 ];
@@ -333,6 +338,16 @@ fn a_store_of_somebody_else_is_77() {
 }
 
 #[test]
+fn a_word_too_many_in_front_of_the_command_is_told() {
+    let bench = Bench::new();
+    bench
+        .run(["run", "a", "no-such-program", "--", "true"])
+        .fails(127, &["no-such-program", "run a -- true", "--also"]);
+    let other = bench.run(["run", "a", "--", "no-such-program", "x"]);
+    assert!(other.code == 127 && !other.stderr.contains("--also"), "{other:?}");
+}
+
+#[test]
 fn a_store_that_is_down_fails_a_run_or_skips_it() {
     let bench = Bench::new();
     let down = "redis://127.0.0.1:1";
@@ -341,7 +356,7 @@ fn a_store_that_is_down_fails_a_run_or_skips_it() {
         let words = ["run", "a", "--store"].into_iter().chain(options.iter().copied()).chain(job);
         bench.run(words.collect::<Vec<_>>())
     };
-    run(&[down]).fails(69, &["refuses connections"]);
+    run(&[down]).fails(69, &["refuses connections; is its server running"]);
     let skipped = run(&[down, "--on-down", "skip"]);
     skipped.fails(0, &["a: the store can't be reached", "this run is skipped"]);
     run(&[down, "--on-down", "run"]).fails(64, &["--on-down", "fail, skip"]);
@@ -419,6 +434,11 @@ fn the_manual_has_a_page_for_each_verb() {
         ".SH REPORT",
         "LEASEHOLD_TOKEN",
         "\\-\\-forever",
+    ]);
+    bench.run(["man", "schedule-reset-mark"]).says(&[
+        "leasehold\\-schedule\\-reset\\-mark",
+        ".SH EXAMPLES",
+        "\\-\\-reason",
     ]);
     bench.run(["man", "--dir", "."]).says(&[]);
     assert!(bench.path("leasehold.1").exists());

@@ -10,18 +10,19 @@ use leasehold_testkit::servers::{Etcd, MariaDb, Postgres, Redis};
 const UNAVAILABLE: i32 = 69;
 const CONFIG: i32 = 78;
 
-/// A status is asked for at each place, which has to fail so.
+/// A status and an examination are asked for at each place, and have to fail so.
 #[track_caller]
-fn each<const N: usize>(cases: [(String, i32, &[&str]); N]) {
+fn each(cases: &[(String, i32, &[&str])]) {
     let bench = Bench::new();
-    for (url, code, words) in cases {
-        let mut ran = bench.run(["status", "a", "--store", &url]);
+    for ((url, code, words), verb) in cases.iter().flat_map(|case| [(case, &["status", "a"][..]), (case, &["doctor"])])
+    {
+        let mut ran = bench.run(verb.iter().copied().chain(["--store", url.as_str()]));
         // Of a connection that ends at once the client library does not always say why.
-        if code == CONFIG && ran.stderr.contains("operation was canceled") {
+        if *code == CONFIG && ran.stderr.contains("operation was canceled") {
             assert_eq!(ran.code, UNAVAILABLE, "{ran:?}");
-            ran.code = code;
+            ran.code = *code;
         }
-        ran.fails(code, words);
+        ran.fails(*code, words);
         assert_eq!(ran.stderr.lines().count(), 1, "{url}: {ran:?}");
     }
 }
@@ -30,7 +31,7 @@ fn each<const N: usize>(cases: [(String, i32, &[&str]); N]) {
 fn a_redis_is_looked_for_where_there_is_none() {
     let (etcd, mariadb) = (Etcd::start(), MariaDb::start());
     let (redis, tls) = (Redis::start(), Redis::options().tls().start());
-    each([
+    each(&[
         (
             format!("redis://{}", mariadb.address()),
             CONFIG,
@@ -56,7 +57,7 @@ fn a_redis_is_looked_for_where_there_is_none() {
 fn an_etcd_is_looked_for_where_there_is_none() {
     let (redis, mariadb) = (Redis::start(), MariaDb::start());
     let (etcd, tls) = (Etcd::start(), Etcd::options().tls().start());
-    each([
+    each(&[
         (format!("etcd://{}", tls.address()), UNAVAILABLE, &["ended the connection", "write etcds for etcd"]),
         (format!("etcd://{}", redis.address()), CONFIG, &["name the port"]),
         (format!("etcd://{}", mariadb.address()), CONFIG, &["name the port"]),
@@ -69,7 +70,7 @@ fn an_etcd_is_looked_for_where_there_is_none() {
 #[test]
 fn a_database_is_looked_for_where_there_is_another() {
     let (postgres, mariadb, redis) = (Postgres::start(), MariaDb::start(), Redis::start());
-    each([
+    each(&[
         (format!("postgres://bob@{}/jobs", mariadb.address()), CONFIG, &["no PostgreSQL server", "name the port"]),
         (format!("postgres://bob@{}/jobs", redis.address()), UNAVAILABLE, &["name the port"]),
         (format!("mysql://bob@{}/jobs", postgres.address()), UNAVAILABLE, &["name the port"]),

@@ -15,7 +15,7 @@ fn told(error: &clap::Error) -> String {
     let argument = context(error, ContextKind::InvalidArg);
     let help = help(error);
     let see = |meant| match context(error, meant) {
-        Some(meant) => format!("did you mean '{meant}'? See `{help}`"),
+        Some(meant) => format!("did you mean '{}'? See `{help}`", meant.replace(", ", "' or '")),
         None => format!("see `{help}`"),
     };
     match (error.kind(), argument) {

@@ -4,15 +4,21 @@ mod accept_loss;
 mod asked_report;
 mod completions;
 mod doctor;
+mod history;
 mod ls;
 mod man;
 mod migrate;
 mod mistake;
 mod next;
+mod pause;
 mod release;
+mod reset_mark;
+mod resume;
 mod route;
 mod run;
+mod schedule;
 mod status;
+mod trigger;
 mod values;
 mod watch;
 
@@ -27,14 +33,20 @@ pub use self::accept_loss::AcceptLossArgs;
 pub use self::asked_report::AskedReport;
 pub use self::completions::CompletionsArgs;
 pub use self::doctor::DoctorArgs;
+pub use self::history::{GONE, HistoryArgs};
 pub use self::ls::LsArgs;
 pub use self::man::ManArgs;
 pub use self::migrate::MigrateArgs;
 pub use self::next::NextArgs;
+pub use self::pause::PauseArgs;
 pub use self::release::ReleaseArgs;
+pub use self::reset_mark::ResetMarkArgs;
+pub use self::resume::ResumeArgs;
 pub use self::route::{RouteArgs, RouteVerb, SetArgs};
 pub use self::run::RunArgs;
+pub use self::schedule::{ScheduleArgs, ScheduleVerb};
 pub use self::status::StatusArgs;
+pub use self::trigger::TriggerArgs;
 pub use self::values::duration;
 pub use self::watch::WatchArgs;
 
@@ -68,8 +80,7 @@ Examples:
   leasehold run backup -- ./backup.sh              run it, unless it runs already
   leasehold run report --wait=10m -- make report   wait up to 10 minutes for it
   leasehold status backup                          who holds it, and since when?
-  leasehold ls                                     all locks
-  leasehold watch backup                           what happens to it, as it happens
+  leasehold schedule --check                       what of the jobs in leasehold.toml runs next?
   leasehold doctor                                 is the store fit for its work?
 
 Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
@@ -126,9 +137,24 @@ pub enum Verb {
     /// Make the tables that the store needs, or print them
     #[command(long_about = migrate::ABOUT, after_long_help = migrate::FOOTER)]
     Migrate(MigrateArgs),
+    /// Run jobs on a schedule, each tick once, on one of many machines
+    #[command(long_about = schedule::ABOUT, after_long_help = schedule::FOOTER)]
+    Schedule(ScheduleArgs),
     /// Show when a schedule is due
     #[command(long_about = next::ABOUT, after_long_help = next::FOOTER)]
     Next(NextArgs),
+    /// Tell what ran on schedule, what did not, and why
+    #[command(long_about = history::ABOUT, after_long_help = history::FOOTER)]
+    History(HistoryArgs),
+    /// Have a scheduled job run now
+    #[command(long_about = trigger::ABOUT, after_long_help = trigger::FOOTER)]
+    Trigger(TriggerArgs),
+    /// Have a scheduled job pause
+    #[command(long_about = pause::ABOUT, after_long_help = pause::FOOTER)]
+    Pause(PauseArgs),
+    /// End the pause of a job
+    #[command(long_about = resume::ABOUT, after_long_help = resume::FOOTER)]
+    Resume(ResumeArgs),
     /// Print the completions for a shell
     #[command(after_long_help = completions::FOOTER)]
     Completions(CompletionsArgs),

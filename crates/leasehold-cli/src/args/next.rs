@@ -41,9 +41,13 @@ pub struct NextArgs {
     pub json: bool,
 }
 
-fn instant(text: &str) -> Result<Timestamp, String> {
-    text.parse()
-        .map_err(|_| format!("{text:?} is no instant; write for example 2027-03-13T00:00:00Z, or with an offset"))
+pub(super) fn instant(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "{text:?} is no instant; write for example 2027-03-13T00:00:00Z, or with an offset (the last one is \
+             9999-12-30T22:00:00Z)"
+        )
+    })
 }
 
 fn count(text: &str) -> Result<usize, String> {

@@ -76,7 +76,8 @@ Report:
                 done         the job ended by itself (child says how)
                 held         another holds the lock (held_by); the job was not run
                 skipped      this slot or key had its run before; the job was not run
-                lost         the lock was lost, or --max-hold was over; the job was stopped
+                lost         the lock was lost, or --max-hold was over; the job was stopped, or had ended by itself before
+                             that was known: then child says how, and exit_code is the job's
                 interrupted  TERM, INT or QUIT asked us to stop, or was handed on to the job
                 not_started  the job's program could not be started
                 unavailable  the store could not be reached or refused to write
@@ -104,7 +105,7 @@ pub struct RunArgs {
     /// Name of the lock: 1 to 200 bytes, no control characters
     #[arg(value_parser = LockName::new)]
     pub name: LockName,
-    /// How long the lock outlives a machine that dies [1s to 1h; default: 30s, in a fallback 60s]
+    /// How long the lock outlives a machine that dies [1s to 1h; default: 30s, in a fallback 60s; at most the store's max_ttl]
     ///
     /// It is renewed at a third of this. Long enough for hiccups of the store to pass, short enough that you can wait
     /// for it after a crash.
@@ -136,7 +137,8 @@ pub struct RunArgs {
     pub also: Vec<LockName>,
     /// Run once in each SLOT of time, however many try, and however late: cron fields, or a duration
     ///
-    /// "0 2 * * *" (at two o'clock, by --tz), 15m (each quarter of an hour). The store's clock decides which slot it is,
+    /// "0 2 * * *" (at two o'clock, by --tz), "H 2 * * *" (between two and three, at a minute that NAME decides), 15m (each
+    /// quarter of an hour). The store's clock decides which slot it is,
     /// so this machine's may be wrong. With cron fields it is the last slot, or the next one where that is at most a
     /// minute away and no further than the last; a duration's slot is the one that is running. If it has had its run, CMD
     /// is not run, which is told on stderr, and the exit code is 0; while it runs elsewhere, the exit code is 75. At most once: a run that failed, or whose machine died, is not repeated without
@@ -288,7 +290,7 @@ impl RunArgs {
     /// It can't be read, or is never due.
     pub fn schedule(&self) -> Result<Option<Schedule>, Failure> {
         let Some(slot) = &self.once_per else { return Ok(None) };
-        let schedule = Schedule::parse(slot, self.tz.as_deref());
+        let schedule = Schedule::parse_for(self.name.as_str(), slot, self.tz.as_deref());
         schedule.map(Some).map_err(|error| Failure::new(exit::USAGE, format!("--once-per: {error}")))
     }
 

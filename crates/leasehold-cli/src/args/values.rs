@@ -45,6 +45,14 @@ pub(super) fn holder(text: &str) -> Result<HolderId, String> {
     HolderId::parse(text).ok_or_else(|| format!("{text:?} is no holder; `leasehold status NAME` shows 32 digits"))
 }
 
+/// Why an operator does something: a line for the record.
+pub(super) fn reason(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 400;
+    let fits = text.len() <= LONGEST;
+    fits.then(|| text.to_owned())
+        .ok_or_else(|| format!("a reason of {} bytes is too long; give at most {LONGEST}", text.len()))
+}
+
 pub(super) fn exit_code(text: &str) -> Result<u8, String> {
     text.parse().map_err(|_| format!("{text:?} is no exit code; give a number from 0 to 255"))
 }

@@ -14,7 +14,11 @@ use crate::output;
 /// # Errors
 /// What the store says if it can't be examined.
 pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
-    let findings = block_on(async { Ok(config.open()?.diagnose().await?) })?;
+    let mut findings = block_on(async { Ok(config.open()?.diagnose().await?) })?;
+    for finding in &mut findings {
+        finding.message = config.commands().completed(&finding.message);
+        finding.fix = finding.fix.as_ref().map(|fix| config.commands().completed(fix));
+    }
     if args.json {
         output::json(&Report {
             store: config.shown(),

@@ -23,20 +23,34 @@ pub fn run(args: &ManArgs) -> Result<i32, Failure> {
         return Ok(exit::OK);
     }
     let wanted = match &args.verb {
-        Some(verb) => command.find_subcommand(verb).ok_or_else(|| no_such_verb(verb, &command))?,
+        Some(verb) => {
+            let verbs = verbs_of(&command);
+            verbs.into_iter().find(|known| called(known) == verb).ok_or_else(|| no_such_verb(verb, &command))?
+        }
         None => &command,
     };
     output::answer(&page(wanted).map_err(|error| Failure::new(exit::FAULT, error.to_string()))?)?;
     Ok(exit::OK)
 }
 
+/// Those of verbs too, each behind its own.
+fn verbs_of(command: &Command) -> Vec<&Command> {
+    command.get_subcommands().flat_map(|verb| [verb].into_iter().chain(verbs_of(verb))).collect()
+}
+
+/// `schedule-reset-mark`, as its page.
+fn called(verb: &Command) -> &str {
+    let page = verb.get_display_name().unwrap_or_else(|| verb.get_name());
+    page.strip_prefix("leasehold-").unwrap_or(page)
+}
+
 fn no_such_verb(verb: &str, command: &Command) -> Failure {
-    let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    let known: Vec<&str> = verbs_of(command).into_iter().map(called).collect();
     Failure::new(exit::USAGE, format!("no verb is called {verb:?}; there are: {}", known.join(", ")))
 }
 
 fn write_all(command: &Command, dir: &Path) -> Result<(), Failure> {
-    for command in [command].into_iter().chain(command.get_subcommands()) {
+    for command in [command].into_iter().chain(verbs_of(command)) {
         let path = dir.join(Man::new(command.clone()).get_filename());
         page(command)
             .and_then(|page| fs::write(&path, page))

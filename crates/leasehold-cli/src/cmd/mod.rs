@@ -7,14 +7,21 @@ use crate::exit::{self, Failure};
 pub mod accept_loss;
 pub mod completions;
 pub mod doctor;
+pub mod fleet;
+pub mod history;
 pub mod ls;
 pub mod man;
 pub mod migrate;
 pub mod next;
+pub mod pause;
 pub mod release;
+pub mod reset_mark;
+pub mod resume;
 pub mod route;
 pub mod run;
+pub mod schedule;
 pub mod status;
+pub mod trigger;
 pub mod watch;
 
 /// Runs the short conversation that a verb has with the store. Not for `run`, whose runtime comes after a fork.

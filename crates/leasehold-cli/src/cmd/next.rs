@@ -20,7 +20,11 @@ pub fn run(args: &NextArgs) -> Result<i32, Failure> {
         Some(job) => Schedule::parse_for(job, text, zone),
         None => Schedule::parse(text, zone),
     };
-    let schedule = schedule.map_err(|error| wrong(error.to_string()))?;
+    let schedule = schedule.map_err(|error| {
+        let lacks_a_name = args.job.is_none() && Schedule::parse_for("any", text, zone).is_ok();
+        let hint = if lacks_a_name { ", or the job's name with --job" } else { "" };
+        wrong(format!("{error}{hint}"))
+    })?;
     // A period has no zone, but may be shown in one.
     let shown_in = schedule.zone().or(zone).unwrap_or("UTC");
     let zone = TimeZone::get(shown_in).map_err(|error| wrong(error.to_string()))?;

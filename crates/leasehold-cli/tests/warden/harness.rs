@@ -17,7 +17,7 @@ use nix::{
 use tempfile::TempDir;
 
 /// The variable by which a run's processes are found, wherever they end up.
-const MARK: &str = "WARDEN_TEST_MARK";
+pub const MARK: &str = "WARDEN_TEST_MARK";
 
 /// More than anything takes on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(20);

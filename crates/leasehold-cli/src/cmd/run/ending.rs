@@ -12,7 +12,7 @@ use crate::warden::{Fatal, Status};
 pub struct Ending {
     /// Ours; how the job ended stands apart.
     pub outcome: Outcome,
-    /// Why, for people; nothing where the job ended by itself.
+    /// Why, for people; nothing where the job ended by itself and under the lock.
     pub reason: Option<String>,
     /// How the job ended, if it ran and as far as it is known.
     pub job: Option<Status>,
@@ -32,7 +32,7 @@ pub enum Outcome {
     Held,
     /// What it is for has had its run before. The job was not run.
     Skipped,
-    /// The lock was lost, or `--max-hold` was over. The job was stopped.
+    /// The lock was lost, or `--max-hold` was over. The job was stopped; or it had ended by itself before that was known.
     Lost,
     /// A signal asked us to stop: before there was a job, or it was handed on to the job.
     Interrupted,
@@ -79,6 +79,12 @@ impl Ending {
     /// The lock was lost. `message` is told, `reason` is the part of it that says why.
     pub fn lost(reason: String, message: String, job: Option<Status>) -> Self {
         Self { reason: Some(reason), message: Some(message), job, ..Self::new(Outcome::Lost, exit::LOST) }
+    }
+
+    /// The same, of a job that ended by itself; but the lock was lost by then.
+    #[must_use]
+    pub fn without_the_lock(self, reason: String) -> Self {
+        Self { outcome: Outcome::Lost, reason: Some(reason), ..self }
     }
 
     /// A signal asked us to stop, and there is no job.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Event, Guard, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
 };
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use self::backoff::Backoff;
@@ -21,7 +22,7 @@ use self::terms::Terms;
 use crate::args::{AskedReport, RunArgs};
 use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
-use crate::output::{duration as span, tell};
+use crate::output::{duration as span, plain, tell};
 use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
 mod backoff;
@@ -42,7 +43,9 @@ pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failu
     let mut report = Report::begin(args)?;
     let ending = config.and_then(|config| {
         let on_down = args.on_down.unwrap_or(config.on_down());
-        under_lock(args, &config, found, &mut report).or_else(|failure| without_a_store(args, on_down, failure))
+        under_lock(args, &config, found, &mut report)
+            .map_err(|failure| config.complete(&failure))
+            .or_else(|failure| without_a_store(args, on_down, failure))
     });
     let ending = ending.unwrap_or_else(Ending::failed);
     report.end(&ending);
@@ -60,7 +63,8 @@ pub fn refuse(report: AskedReport, mistake: &Failure) {
 fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report) -> Result<Ending, Failure> {
     // The warden is forked before any thread exists, and starts while we open the store.
     let terms = Terms::of(args, config.place());
-    let options = Options { kill_after: terms.kill_after, wait_group: args.wait_group, again: args.forever };
+    let options =
+        Options { kill_after: terms.kill_after, wait_group: args.wait_group, again: args.forever, last_word: None };
     let warden = Warden::fork(found, args.command.clone(), options).map_err(|error| fault("fork", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -111,7 +115,7 @@ enum Held {
 
 impl<'a> Run<'a> {
     fn new(args: &'a RunArgs, terms: Terms, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
-        let teller = Arc::new(Teller::new(args, terms, warden.deadlines()));
+        let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
         Self { args, terms, config, warden, teller, report }
     }
 
@@ -275,7 +279,7 @@ impl<'a> Run<'a> {
         let mut remove = Config::secret_variables();
         // What an outer `leasehold` said is not about this lock.
         let ours = |name: &OsString| env.iter().any(|(set, _)| set == name);
-        remove.extend(Once::foreign_variables().into_iter().chain(other_tokens()).filter(|name| !ours(name)));
+        remove.extend(said_by_others().filter(|name| !ours(name)));
 
         let deadlines = self.warden.deadlines();
         let mut job = std::pin::pin!(self.warden.run(&env, &remove));
@@ -299,17 +303,14 @@ impl<'a> Run<'a> {
             return Held::Over(self.unkillable(pids));
         }
         let loss = guard.loss();
-        self.release(locks, guard, &end, loss.is_some()).await;
+        let was_ours = self.release(locks, guard, &end).await;
         self.report.gave_back();
         let job = end.job();
         let ending = match end {
-            End::Exited(code) => Ending::done(code),
-            End::Signaled(fatal) => Ending::signaled(fatal),
+            End::Exited(code) => self.unless_taken(Ending::done(code), loss, was_ours),
+            End::Signaled(fatal) => self.unless_taken(Ending::signaled(fatal), loss, was_ours),
             End::NeverStarted(fatal) => Ending::interrupted(fatal),
-            End::NotStarted(errno) => {
-                let program = self.args.command[0].to_string_lossy();
-                Ending::not_started(End::not_started_code(errno), format!("{program}: {}", errno.desc()))
-            }
+            End::NotStarted(errno) => Ending::not_started(End::not_started_code(errno), self.why_not_started(errno)),
             End::Cut { why, .. } | End::TooLate(why) => {
                 let (name, reason) = loss.map_or_else(
                     || (self.teller.name().to_owned(), reason_of(why).to_owned()),
@@ -325,6 +326,22 @@ impl<'a> Run<'a> {
         Held::Over(ending.after(self.warden.asked_to_stop()))
     }
 
+    /// Of `run NAME OTHER -- CMD` all behind NAME is the command.
+    fn why_not_started(&self, errno: Errno) -> String {
+        let (program, arguments) = self.args.command.split_first().expect("a command is required");
+        let why = format!("{}: {}", program.to_string_lossy(), errno.desc());
+        let dashes = arguments.iter().position(|argument| argument == "--").filter(|_| errno == Errno::ENOENT);
+        match dashes.and_then(|at| arguments.get(at + 1)) {
+            Some(meant) => format!(
+                "{why}; the command begins right behind the lock's name. If it is {}, write leasehold run {} -- {0} …, and other \
+                 locks as --also NAME",
+                plain(&meant.to_string_lossy()),
+                self.args.name
+            ),
+            None => why,
+        }
+    }
+
     fn unkillable(&self, pids: &[Pid]) -> Ending {
         let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
         let reason = format!(
@@ -335,8 +352,22 @@ impl<'a> Run<'a> {
         Ending::lost(reason.clone(), reason, None)
     }
 
-    /// A release that fails doesn't change the job's result; the lock ends with its TTL.
-    async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End, lost: bool) {
+    /// A job that had ended by itself before anybody knew that its lock was another's keeps its result. But it is told.
+    fn unless_taken(&self, ending: Ending, loss: Option<(LockName, LossReason)>, was_ours: bool) -> Ending {
+        if was_ours {
+            return ending;
+        }
+        let (name, why) = loss.map_or_else(
+            || (self.teller.name().to_owned(), "it was not ours any more when the job had ended".to_owned()),
+            |(name, reason)| (name.to_string(), reason.to_string()),
+        );
+        tell(&format!("the lock {name} was lost: {why}; another may have run beside the job"));
+        ending.without_the_lock(why)
+    }
+
+    /// Whether it was ours until then, as far as is known. A release that fails doesn't change the job's result; the lock
+    /// ends with its TTL.
+    async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End) -> bool {
         let released = match end {
             // A job that was told to end and did so politely has not done its work. What the terminal sends it may be
             // meant for something else, as in the report.
@@ -347,12 +378,8 @@ impl<'a> Run<'a> {
             _ => guard.release().await,
         };
         match released {
-            Ok(Released::InTime) => {}
-            Ok(Released::TooLate) if lost => {} // That is told anyway.
-            Ok(Released::TooLate) => tell(&format!(
-                "the lock {} was not ours any more when the job had ended: another may have run beside it",
-                self.teller.name()
-            )),
+            Ok(Released::InTime) => true,
+            Ok(Released::TooLate) => false,
             Err(error) => {
                 tell(&format!(
                     "the lock {} could not be released ({error}); it ends by itself within {}",
@@ -360,6 +387,7 @@ impl<'a> Run<'a> {
                     span(self.terms.ttl)
                 ));
                 self.tell_the_store(locks).await;
+                true
             }
         }
     }
@@ -387,6 +415,11 @@ fn fate(was_started: bool) -> &'static str {
 /// The variable with the token of the nth lock.
 fn other_token(n: usize) -> OsString {
     format!("LEASEHOLD_TOKEN_{n}").into()
+}
+
+/// The variables that an outer `leasehold` may have set, and that are not about a lock of ours.
+pub fn said_by_others() -> impl Iterator<Item = OsString> {
+    Once::foreign_variables().into_iter().chain(other_tokens())
 }
 
 /// Those that are set already, by somebody else.
@@ -422,6 +455,7 @@ fn reason_of(why: Cut) -> &'static str {
         Cut::Deadline => "it could not be renewed in time",
         Cut::Lost => "the store says that it is held no longer",
         Cut::MaxHold => "it was held for longer than --max-hold",
+        Cut::Stopped => "the job was told to stop",
     }
 }
 

@@ -101,7 +101,9 @@ impl Once {
                 format!("{what} was begun before and is not known to have succeeded; {hint}")
             }
             (NotDue::Claimed { newest, .. }, Once::Slot { tick, .. }) if newest > *tick => {
-                format!("{what} is over: that of {newest} has been claimed")
+                format!(
+                    "{what} is over: all up to {newest} count as run (a later one has, or the store was founded or repaired)"
+                )
             }
             (NotDue::Claimed { .. }, _) => format!("{what} has had its run"),
             (NotDue::InFuture { .. } | NotDue::TooOld { .. }, _) => format!("{what} can't be run now: {why}"),

@@ -10,25 +10,26 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::store::{Epoch, Target};
 use leasehold::validity::Moment;
-use leasehold::{Error, Event, HolderId, Holding, LockName};
+use leasehold::{Error, ErrorKind, Event, HolderId, Holding, LockName};
 
 use super::terms::Terms;
 use crate::args::RunArgs;
+use crate::config::Commands;
 use crate::output::{duration as span, plain, tell};
-use crate::warden::Deadlines;
+use crate::warden::{Deadlines, Reserve};
 
 /// Tells people what happens, and the warden until when the lease is good.
 ///
 /// Its events come from the keeper's thread as well.
 pub struct Teller {
     deadlines: Deadlines,
+    commands: Commands,
     /// The lock's name.
     name: String,
     /// Until when each lock is good, by its last hold. A late word about an earlier one must not move anything.
     holds: Mutex<BTreeMap<LockName, (HolderId, Moment)>>,
-    kill_after: Duration,
+    reserve: Reserve,
     patience: Option<Duration>,
-    margin: Duration,
     verbose: bool,
     quiet: bool,
     waiting: ProgressBar,
@@ -40,7 +41,7 @@ pub struct Teller {
 
 impl Teller {
     /// One for a run on these terms.
-    pub fn new(args: &RunArgs, terms: Terms, deadlines: Deadlines) -> Self {
+    pub fn new(args: &RunArgs, terms: Terms, commands: &Commands, deadlines: Deadlines) -> Self {
         let waiting = if std::io::stderr().is_terminal() && !args.quiet && args.waits() {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -50,11 +51,11 @@ impl Teller {
         };
         Self {
             deadlines,
+            commands: commands.clone(),
             name: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
             holds: Mutex::default(),
-            kill_after: terms.kill_after,
+            reserve: Reserve::of(terms.ttl, terms.kill_after),
             patience: terms.patience,
-            margin: killing_takes(terms.ttl),
             verbose: args.verbose,
             quiet: args.quiet,
             waiting,
@@ -111,12 +112,11 @@ impl Teller {
         }
     }
 
-    /// The job is killed before the first of the leases ends by the time that killing takes, and told to end
-    /// `kill_after` before.
+    /// The job is killed before the first of the leases ends.
     fn good_for(&self, holds: &BTreeMap<LockName, (HolderId, Moment)>) {
         let Some(valid_until) = holds.values().map(|hold| hold.1).min() else { return };
-        let kill_at = valid_until - self.margin;
-        self.deadlines.set((kill_at - self.kill_after).as_nanos(), kill_at.as_nanos());
+        let due = self.reserve.due(valid_until);
+        self.deadlines.set(due.term_at, due.kill_at);
     }
 
     /// The name of the lock.
@@ -161,15 +161,17 @@ impl Teller {
         }
     }
 
-    /// What the store needs time for is told once. A hiccup is tried again, and told if it goes on. Whoever waits for nobody
+    /// What the store needs time for, or an operator, is told once. A hiccup is tried again, and told if it goes on. Whoever waits for nobody
     /// but the store is told that it does.
     fn is_held_up(&self, name: &LockName, error: &Error) {
+        let is_hiccup = !error.is_passing() && error.kind() != ErrorKind::Refused;
         if self.patience.is_some() {
             self.outage(error, self.patience);
-        } else if !error.is_passing() {
+        } else if is_hiccup {
             self.say(format_args!("{name} could not be asked for ({error}); it is tried again"));
         } else if !self.quiet && !self.told_held_up.swap(true, Ordering::Relaxed) {
-            self.waiting.suspend(|| tell(&format!("waiting for {name}: {error}")));
+            let why = self.commands.completed(&error.to_string());
+            self.waiting.suspend(|| tell(&format!("waiting for {name}: {why}")));
         }
     }
 
@@ -198,7 +200,8 @@ impl Teller {
     pub fn outage(&self, error: &Error, most: Option<Duration>) {
         if !self.told_outage.swap(true, Ordering::Relaxed) {
             let until = most.map_or_else(|| "until it answers".into(), |most| format!("for {}", span(most)));
-            self.waiting.suspend(|| tell(&format!("{error}; it is asked again {until}")));
+            let why = self.commands.completed(&error.to_string());
+            self.waiting.suspend(|| tell(&format!("{why}; it is asked again {until}")));
         }
     }
 
@@ -216,12 +219,6 @@ impl Teller {
             tell(&format!("{}: {}; {given_up}", holding.name, who_has(holding)));
         }
     }
-}
-
-/// Between the KILL and the end of the validity: killing takes time. 50 ms are enough for some hundred
-/// processes, 250 ms for two thousand.
-fn killing_takes(ttl: Duration) -> Duration {
-    (ttl / 20).clamp(Duration::from_millis(50), Duration::from_millis(250))
 }
 
 /// `held by web-3/41/backup for 5m`, or what else keeps it from being ours.
@@ -249,7 +246,7 @@ mod tests {
         };
         let deadlines = Deadlines::unwatched();
         let terms = Terms { ttl: Duration::from_secs(30), kill_after: Duration::from_secs(10), patience: None };
-        (Teller::new(&args, terms, deadlines.clone()), deadlines)
+        (Teller::new(&args, terms, &Commands::default(), deadlines.clone()), deadlines)
     }
 
     /// Validities that end in some seconds from the hour of this machine's start.

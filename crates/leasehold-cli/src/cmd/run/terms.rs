@@ -58,6 +58,14 @@ mod tests {
         assert_eq!(terms(&["--ttl", "1h"], &one), (3600, 10));
         assert_eq!(terms(&["--ttl", "4s", "--kill-after", "2s"], &one), (4, 2));
         assert_eq!(terms(&[], &fallback), (60, 3));
+        let guarded = "redis://a?restart_guard=on&max_ttl=9";
+        assert_eq!(terms(&[], &Place::Url(guarded.into())), (9, 3));
+        assert_eq!(terms(&["--ttl", "12s"], &Place::Url(guarded.into())), (12, 4), "which is refused, by name");
+        let quorum = Place::Quorum([guarded, "redis://b?max_ttl=6", "redis://c"].map(String::from).to_vec());
+        assert_eq!(terms(&[], &quorum), (6, 2));
+        let settings = Settings::default().max_ttl(Duration::from_secs(20));
+        let short = Place::Fallback { primary: "redis://a".into(), arbiter: "postgres://b/c".into(), settings };
+        assert_eq!(terms(&[], &short), (20, 3));
         assert_eq!(all_terms(&[], &fallback).patience, Some(Duration::from_secs(23)));
         assert_eq!(all_terms(&["--wait=1h"], &fallback).patience, None);
         assert_eq!(all_terms(&[], &one).patience, None);
