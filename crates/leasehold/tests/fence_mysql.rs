@@ -203,6 +203,10 @@ fn tick() -> Tick {
     Tick::from_unix_millis(*TICK).unwrap()
 }
 
+fn next_tick() -> Tick {
+    Tick::from_unix_millis(tick().as_unix_millis() + 1000).unwrap()
+}
+
 /// A claim for one tick, which is to be tried again after a failure.
 fn tonight(locks: &Locks) -> Lock {
     locks.lock("job").tick(tick()).retry_failed(true)
@@ -302,33 +306,84 @@ fn waiting(server: &MariaDb) -> String {
     server.sql("do sleep(0.15); select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'")
 }
 
-/// Beside it a permit is free, so that its fence keeps nobody from the name: who takes the tick over waits for the transaction,
-/// and is told that it is done.
+/// Beside it a permit is free, so that its fence keeps nobody from the name: who asks for the tick is told that it runs, at once, and
+/// others of the name go on.
 #[tokio::test]
-async fn who_takes_a_tick_over_waits_for_the_transaction_that_completes_it() {
+async fn who_takes_a_tick_over_is_held_off_by_the_transaction_that_completes_it_and_waits_for_nothing() {
     for commits in [true, false] {
         let server = MariaDb::start();
         let (stale, fresh) = (paused(&server), locks_of(&server).await);
         fresh.time().await.unwrap(); // It makes the tables.
         let mut jobs = job(&server, LEVELS[0]).await;
-        let guard = acquired(&tonight(&stale).permits(2).ttl(TTL)).await;
+        let guard = acquired(&tonight(&stale).permits(3).ttl(TTL)).await;
         let mut tx = jobs.begin().await.unwrap();
         let completed = guard.complete_in(&mut tx).await.unwrap();
         write(&mut tx, guard.token()).await;
         eventually_async("the lease is over", SOON, async || fresh.inspect("job").await.unwrap().is_none()).await;
-        let next = tokio::spawn({
-            let lock = tonight(&fresh).permits(2);
-            async move { lock.try_acquire().await.unwrap() }
-        });
-        eventually_async("it waits", SOON, async || waiting(&server) == "1").await;
+        let lock = tonight(&fresh).permits(3);
+        let sibling = acquired(&fresh.lock("job").permits(3).tick(next_tick()).retry_failed(true)).await;
+        let began = Instant::now();
+        for _ in 0..20 {
+            assert!(matches!(lock.try_acquire().await.unwrap(), Outcome::Contended(_)));
+        }
+        assert!(began.elapsed() < SECOND * 2, "it waited");
+        sibling.complete().await.unwrap();
         if commits {
             completed.commit(tx).await.unwrap();
-            assert!(matches!(next.await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. })));
+            assert!(is_done(&lock).await);
         } else {
             drop(completed);
             tx.rollback().await.unwrap();
-            assert_eq!(next.await.unwrap().guard().expect("it was not done").attempt(), 2);
+            assert_eq!(acquired(&lock).await.attempt(), 2, "it was not done");
         }
+    }
+}
+
+/// A key whose time is over counts as never claimed, unless it is being completed.
+#[tokio::test]
+async fn a_key_whose_time_is_over_is_held_while_a_transaction_completes_it() {
+    let server = MariaDb::start();
+    let (stale, fresh) = (paused(&server), locks_of(&server).await);
+    fresh.time().await.unwrap(); // It makes the tables.
+    let mut jobs = job(&server, LEVELS[0]).await;
+    let key = |locks: &Locks| locks.once("invoice", SECOND * 3600).retry_failed(true).ttl(TTL);
+    let guard = acquired(&key(&stale)).await;
+    let mut tx = jobs.begin().await.unwrap();
+    let completed = guard.complete_in(&mut tx).await.unwrap();
+    server.sql("update leasehold_names set mark_until = 1; update leasehold_locks set expires = 1");
+    let began = Instant::now();
+    match key(&fresh).try_acquire().await {
+        Ok(outcome) => assert!(outcome.guard().is_none(), "it is open"),
+        Err(error) => assert!(error.is_transient(), "{error}"),
+    }
+    assert!(began.elapsed() < SECOND * 2, "it waited");
+    completed.commit(tx).await.unwrap();
+    assert_eq!(acquired(&key(&fresh)).await.attempt(), 1);
+}
+
+/// Its renewals go over the same session as releases that its keeper asks for again.
+#[tokio::test]
+async fn a_release_that_has_to_wait_for_a_transaction_stands_in_nobodys_way() {
+    let server = MariaDb::start();
+    let (locks, others) = (locks_of(&server).await, locks_of(&server).await);
+    others.time().await.unwrap(); // It makes the tables.
+    let mut jobs = job(&server, LEVELS[0]).await;
+    let sibling = acquired(&locks.lock("sibling").ttl(TTL)).await;
+    for (lock, is_once) in [(tonight(&locks), false), (locks.lock("once").tick(tick()), true)] {
+        let guard = acquired(&lock.ttl(TTL)).await;
+        let mut tx = jobs.begin().await.unwrap();
+        drop(guard.complete_in(&mut tx).await.unwrap());
+        let began = Instant::now();
+        let released = if is_once { guard.release().await } else { guard.complete().await };
+        let error = released.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        assert!(began.elapsed() < SECOND * 2, "it waited");
+        let end = Instant::now() + TTL * 2;
+        while Instant::now() < end {
+            assert_eq!(waiting(&server), "0", "the keeper asks again, and waits for nothing");
+        }
+        assert!(sibling.is_valid() && sibling.loss().is_none(), "renewed all the while");
+        tx.commit().await.unwrap();
     }
 }
 
@@ -403,6 +458,18 @@ async fn who_gives_up_waits_for_no_transaction_that_completes_its_tick() {
 }
 
 #[tokio::test]
+async fn a_table_of_ticks_that_is_missing_is_named() {
+    let server = MariaDb::start();
+    let (locks, mut jobs) = (locks_of(&server).await, job(&server, LEVELS[0]).await);
+    let guard = acquired(&tonight(&locks)).await;
+    server.sql("drop table leasehold_ticks");
+    let mut tx = jobs.begin().await.unwrap();
+    let error = guard.complete_in(&mut tx).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("leasehold_ticks") && error.to_string().contains("migrate"), "{error}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_completed_is_told() {
     let (server, other) = (MariaDb::start(), MariaDb::start());
     MySql::open(&server.url()).unwrap().time().await.unwrap();
@@ -444,15 +511,20 @@ async fn the_statements_of_a_completion_are_for_any_client() {
 async fn tables_of_an_earlier_version_learn_that_ticks_are_completed_in_transactions() {
     let server = MariaDb::start();
     locks_of(&server).await.time().await.unwrap();
-    let changed = ["leasehold_v1_judge", "leasehold_v2_claim"];
+    let changed = ["leasehold_v1_judge", "leasehold_v2_claim", "leasehold_v2_forget_key", "leasehold_v2_standing"];
+    server.sql("create user least");
     for name in changed {
         server.sql(&format!("drop procedure {name}; create procedure {name}() sql security invoker do 0"));
+        server.sql(&format!("grant execute on procedure jobs.{name} to least"));
     }
     server.sql("update leasehold_schema set version = 2");
     let locks = locks_of(&server).await;
     acquired(&tonight(&locks)).await.complete().await.unwrap();
     assert!(is_done(&tonight(&locks)).await);
     let texts = "select group_concat(routine_name order by 1) from information_schema.routines \
-                 where routine_schema = 'jobs' and routine_definition like '%own_tick%' or routine_definition like '%completed%'";
+                 where routine_schema = 'jobs' and routine_definition like '%skip locked%' \
+                 and routine_name in ('leasehold_v1_judge', 'leasehold_v2_claim', 'leasehold_v2_forget_key', 'leasehold_v2_standing')";
     assert_eq!(server.sql(texts), changed.join(","));
+    let granted = "select count(*) from mysql.procs_priv where user = 'least'";
+    assert_eq!(server.sql(granted), changed.len().to_string(), "who was allowed to execute them still is");
 }

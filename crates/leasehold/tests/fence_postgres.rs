@@ -260,6 +260,10 @@ fn tonight(locks: &Locks) -> Lock {
     locks.lock("job").tick(tick()).retry_failed(true)
 }
 
+fn next_tick() -> Tick {
+    Tick::from_unix_millis(tick().as_unix_millis() + 1000).unwrap()
+}
+
 /// The same for the whole test.
 fn tick() -> Tick {
     static TICK: LazyLock<i64> = LazyLock::new(|| {
@@ -353,34 +357,79 @@ async fn whoever_was_replaced_completes_nothing() {
     }
 }
 
-/// Beside it a permit is free, so that its fence keeps nobody from the name: who takes the tick over waits for the transaction,
-/// and is told that it is done.
+/// Beside it a permit is free, so that its fence keeps nobody from the name: who asks for the tick is told that it runs, at once, and
+/// others of the name go on.
 #[tokio::test]
-async fn who_takes_a_tick_over_waits_for_the_transaction_that_completes_it() {
+async fn who_takes_a_tick_over_is_held_off_by_the_transaction_that_completes_it_and_waits_for_nothing() {
     for commits in [true, false] {
         let server = Postgres::start();
         let (stale, fresh, mut jobs) = (paused(&server), Locks::over(store(&server)), jobs(&server).await);
-        let guard = acquired(&tonight(&stale).permits(2).ttl(TTL)).await;
+        let guard = acquired(&tonight(&stale).permits(3).ttl(TTL)).await;
         let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
         let completed = guard.complete_in(&tx).await.unwrap();
         write(&tx, guard.token()).await;
         eventually_async("the lease is over", SOON, async || fresh.inspect("job").await.unwrap().is_none()).await;
-        let next = tokio::spawn({
-            let lock = tonight(&fresh).permits(2);
-            async move { lock.try_acquire().await.unwrap() }
-        });
-        eventually_async("it waits", SOON, async || {
-            server.sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == "1"
-        })
-        .await;
+        let lock = tonight(&fresh).permits(3);
+        let sibling = acquired(&fresh.lock("job").permits(3).tick(next_tick()).retry_failed(true)).await;
+        let began = Instant::now();
+        for _ in 0..20 {
+            assert!(matches!(lock.try_acquire().await.unwrap(), Outcome::Contended(_)));
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "it waited");
+        sibling.complete().await.unwrap();
         if commits {
             completed.commit(tx).await.unwrap();
-            assert!(matches!(next.await.unwrap(), Outcome::NotDue(NotDue::Claimed { unfinished: false, .. })));
+            assert!(is_done(&lock).await);
         } else {
             drop(completed);
             tx.rollback().await.unwrap();
-            assert_eq!(next.await.unwrap().guard().expect("it was not done").attempt(), 2);
+            assert_eq!(acquired(&lock).await.attempt(), 2, "it was not done");
         }
+        assert_eq!(server.errors(), Vec::<String>::new());
+    }
+}
+
+/// A key whose time is over counts as never claimed, unless it is being completed.
+#[tokio::test]
+async fn a_key_whose_time_is_over_is_held_while_a_transaction_completes_it() {
+    let server = Postgres::start();
+    let (stale, fresh, mut jobs) = (paused(&server), Locks::over(store(&server)), jobs(&server).await);
+    let key = |locks: &Locks| locks.once("invoice", Duration::from_secs(3600)).retry_failed(true).ttl(TTL);
+    let guard = acquired(&key(&stale)).await;
+    let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+    let completed = guard.complete_in(&tx).await.unwrap();
+    server.sql("update leasehold_locks set key_ends = 1, expires = 1");
+    let began = Instant::now();
+    assert!(matches!(key(&fresh).try_acquire().await.unwrap(), Outcome::Contended(_)));
+    assert!(began.elapsed() < Duration::from_secs(2), "it waited");
+    completed.commit(tx).await.unwrap();
+    assert_eq!(acquired(&key(&fresh)).await.attempt(), 1);
+}
+
+/// Its renewals go over the same session as releases that its keeper asks for again.
+#[tokio::test]
+async fn a_release_that_has_to_wait_for_a_transaction_stands_in_nobodys_way() {
+    let server = Postgres::start();
+    let (locks, mut jobs) = (Locks::over(store(&server)), jobs(&server).await);
+    let sibling = acquired(&locks.lock("sibling").ttl(TTL)).await;
+    for (lock, is_once) in [(tonight(&locks), false), (locks.lock("once").tick(tick()), true)] {
+        let guard = acquired(&lock.ttl(TTL)).await;
+        let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+        drop(guard.complete_in(&tx).await.unwrap());
+        let began = Instant::now();
+        let released = if is_once { guard.release().await } else { guard.complete().await };
+        let error = released.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(2), "it waited");
+        let end = Instant::now() + TTL * 2;
+        while Instant::now() < end {
+            let longest = "select coalesce(max(now() - query_start) > '1s', false) from pg_stat_activity \
+                           where wait_event_type = 'Lock'";
+            assert_eq!(server.sql(longest), "f", "the keeper asks again, and waits for a moment only");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(sibling.is_valid() && sibling.loss().is_none(), "renewed all the while");
+        tx.commit().await.unwrap();
     }
 }
 

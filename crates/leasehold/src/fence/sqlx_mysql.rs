@@ -50,7 +50,7 @@
 //! `delete` on `leasehold_ticks`, too. For another client the statement is [`COMPLETE`], after [`FENCE`].
 //!
 //! A transaction of `sqlx` that is dropped is rolled back when its connection is used next, or goes back to its pool. Until then its fence
-//! stands, and who says that the tick is done waits for it: roll back by [`rollback`](sqlx::Transaction::rollback), or close the connection.
+//! stands, and nobody is told that the tick is done: roll back by [`rollback`](sqlx::Transaction::rollback), or close the connection.
 //!
 //! # For other clients
 //!
@@ -140,7 +140,7 @@ on duplicate key update token = last_insert_id(greatest(token, ?))";
 /// # On drop
 /// Nothing happens: it is the transaction that stands, dropped fence or not, until it is committed or rolled back. A
 /// guard that is released before that is released, and nobody is granted the lock before the transaction has ended. If its tick was
-/// completed in it, and its release says the same, the release waits for that, too.
+/// completed in it, and its release says the same, the release fails, and is made in the background after that.
 #[derive(Debug)]
 #[must_use = "it is the transaction's end that ends it: commit through it, or keep it until then"]
 pub struct Fence<'guard> {
@@ -322,6 +322,10 @@ fn number(error: &sqlx::Error) -> Option<u16> {
 
 fn failed(error: sqlx::Error) -> Error {
     let told = match number(&error) {
+        Some(NO_SUCH_TABLE) if !error.to_string().contains("leasehold_fences") => Error::new(
+            ErrorKind::Misconfigured,
+            format!("a table of Leasehold's is missing ({error}); run `leasehold migrate`"),
+        ),
         Some(NO_SUCH_TABLE) => Error::new(
             ErrorKind::Misconfigured,
             "there is no table leasehold_fences: call register_fence before the job starts, which makes it",

@@ -123,7 +123,7 @@ on conflict(resource) do update set token = excluded.token where leasehold_fence
 /// # On drop
 /// Nothing happens: it is the transaction that stands, dropped fence or not, until it is committed or rolled back. A
 /// guard that is released before that is released, and nobody is granted the lock before the transaction has ended. If its tick was
-/// completed in it, and its release says the same, the release waits for that, too.
+/// completed in it, and its release says the same, the release fails, and is made in the background after that.
 #[derive(Debug)]
 #[must_use = "it is the transaction's end that ends it: commit through it, or keep it until then"]
 pub struct Fence<'guard> {
@@ -298,6 +298,10 @@ fn signed(token: FencingToken) -> Result<i64> {
 fn failed(error: Failure) -> Error {
     let said = error.as_db_error().map(|said| (said.code().code().to_owned(), said.message().to_owned()));
     let told = match &said {
+        Some((code, why)) if code == "42P01" && !why.contains("leasehold_fences") => Error::new(
+            ErrorKind::Misconfigured,
+            format!("a table of Leasehold's is missing ({why}); run `leasehold migrate`"),
+        ),
         Some((code, _)) if code == "42P01" => Error::new(
             ErrorKind::Misconfigured,
             "there is no table leasehold_fences: call register_fence before the job starts, which makes it",

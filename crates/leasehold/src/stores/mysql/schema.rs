@@ -32,10 +32,12 @@ const PROCEDURES: [&str; 6] = [
 
 /// Those that have been changed without another name, and since which version: programs that call them from before must get what is
 /// right. Those of version 1 would grant what has a tag, and leave it; the others know no transaction that completes a tick.
-const REPLACED: [(&str, i64); 4] = [
+const REPLACED: [(&str, i64); 6] = [
     ("leasehold_v1_acquire", TAGS),
     ("leasehold_v1_renew", TAGS),
     ("leasehold_v1_judge", COMPLETIONS),
+    ("leasehold_v2_forget_key", COMPLETIONS),
+    ("leasehold_v2_standing", COMPLETIONS),
     ("leasehold_v2_claim", COMPLETIONS),
 ];
 
@@ -215,8 +217,7 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
             // Not dropped where there is none: that takes more rights.
             Err(fault) if fault.number() == Some(ALREADY_THERE) => {
                 if is_outdated(name_of(procedure)) {
-                    run(db, &drop_of(procedure)).await?;
-                    run(db, procedure).await?;
+                    replace(db, procedure).await?;
                 }
             }
             made => made?,
@@ -224,6 +225,18 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     }
     run(db, &note_version()).await?;
     run(db, "set lock_wait_timeout = default").await
+}
+
+/// MariaDB keeps who may execute it. MySQL knows no other way than to drop it, and with it that.
+async fn replace(db: &mut MySqlConnection, procedure: &str) -> Result<(), Fault> {
+    const SYNTAX_ERROR: u16 = 1064;
+    match run(db, &procedure.replacen("create procedure", "create or replace procedure", 1)).await {
+        Err(fault) if fault.number() == Some(SYNTAX_ERROR) => {
+            run(db, &drop_of(procedure)).await?;
+            run(db, procedure).await
+        }
+        replaced => replaced,
+    }
 }
 
 fn note_version() -> String {

@@ -149,6 +149,10 @@ impl Ticked {
                 attempt: u32::try_from(self.attempt.unwrap_or(0)).unwrap_or(0),
                 gave_up: self.value.map(tick),
             })),
+            2 => {
+                let message = format!("{shown}: a transaction that is open completes this tick");
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
             outcome @ 3..=5 => Ok(Ok(TickClaim::NotDue(self.not_due(outcome)))),
             8 => Ok(Err(Refusal::OtherRoute)),
             other => Err(unreadable(other, shown)),

@@ -219,7 +219,7 @@ begin
 end
 //
 -- Claims a tick for who has the lease, wherever that is. 1 claimed: how often, the one that was given up · 8 another route ·
--- 3 to 5 as leasehold_v2_standing has it: whether it is unfinished, and the number.
+-- 2 to 5 as leasehold_v2_standing has it: whether it is unfinished, and the number.
 create procedure leasehold_v2_tick(
     the_ns varbinary(64), the_name varbinary(200), the_holder varbinary(32), the_epoch bigint, the_tick bigint,
     is_retry tinyint, the_keep bigint,

@@ -45,18 +45,26 @@ create procedure leasehold_v1_judge(
 ) sql security invoker
 begin
     declare own_tick bigint;
+    declare is_had tinyint default 0;
+    -- To look for it by a DELETE would be to wait for whoever is completing another one in a transaction of its own.
     if verdict = 1 then
-        delete from leasehold_ticks where ns = the_ns and name = the_name and tick = the_tick;
+        select tick into own_tick from leasehold_ticks where ns = the_ns and name = the_name and tick = the_tick;
     elseif verdict = 2 then
-        -- To look for it by a DELETE would be to wait for whoever is completing another one in a transaction of its own.
         select tick into own_tick from leasehold_ticks
             where ns = the_ns and name = the_name and holder = the_holder and once = 1 limit 1;
-        if own_tick is not null then
-            delete from leasehold_ticks where ns = the_ns and name = the_name and tick = own_tick and holder = the_holder;
-        end if;
     else
         update leasehold_ticks set holder = null, attempts = greatest(attempts - 1, 0)
             where ns = the_ns and name = the_name and holder = the_holder;
+    end if;
+    if own_tick is not null then
+        -- A transaction that completes it may stay open, and what is behind this waits for it.
+        select 1 into is_had from leasehold_ticks where ns = the_ns and name = the_name and tick = own_tick
+            for update skip locked;
+        if not is_had then
+            signal sqlstate '40001' set message_text = 'leasehold: a transaction is completing the tick, ask again';
+        end if;
+        delete from leasehold_ticks
+            where ns = the_ns and name = the_name and tick = own_tick and (verdict = 1 or holder = the_holder);
     end if;
 end
 //
@@ -155,6 +163,13 @@ end
 //
 create procedure leasehold_v2_forget_key(the_ns varbinary(64), the_name varbinary(200)) sql security invoker
 begin
+    declare known, had int;
+    select count(*) into known from leasehold_ticks where ns = the_ns and name = the_name;
+    select count(*) into had from (select 1 from leasehold_ticks
+        where ns = the_ns and name = the_name for update skip locked) t;
+    if had < known then
+        signal sqlstate '40001' set message_text = 'leasehold: a transaction is completing a tick, ask again';
+    end if;
     update leasehold_names set mark = null, mark_keep = null, mark_until = null where ns = the_ns and name = the_name;
     delete from leasehold_ticks where ns = the_ns and name = the_name;
 end
@@ -169,7 +184,7 @@ create procedure leasehold_v2_standing(
 ) sql security invoker
 standing: begin
     declare open_holder varbinary(32);
-    declare open_once, is_running tinyint default 0;
+    declare open_once, is_running, is_had tinyint default 0;
     set stands = 1, attempt = 0, is_open = 0;
     if the_tick <> 0 then
         if the_tick * 1000 > now_us + 300000000 then
@@ -198,6 +213,14 @@ standing: begin
             set stands = 3, amount = had_mark;
         end if;
     end if;
+    if stands = 1 and is_open then
+        -- Whoever may claim it waits for no transaction that completes it: while one is open the tick is running.
+        select 1 into is_had from leasehold_ticks where ns = the_ns and name = the_name and tick = the_tick
+            for update skip locked;
+        if not is_had then
+            set stands = 2;
+        end if;
+    end if;
 end
 //
 -- Writes down that a tick was claimed; which other one was given up for it.
@@ -206,6 +229,7 @@ create procedure leasehold_v2_claim(
     the_keep bigint, had_mark bigint, attempt int, is_open tinyint, now_us bigint, out gave_up bigint
 ) sql security invoker
 begin
+    declare is_had tinyint default 0;
     -- A key is remembered for a while, a job's mark for as long as its name.
     update leasehold_names set
         mark = greatest(coalesce(had_mark, the_tick), the_tick),
@@ -215,7 +239,7 @@ begin
         update leasehold_ticks set holder = the_holder, attempts = attempt, once = not is_retry
             where ns = the_ns and name = the_name and tick = the_tick;
         if row_count() = 0 then
-            -- A transaction of the one who had it was waited for, and has completed it.
+            -- A transaction has completed it since it was looked at.
             signal sqlstate '40001' set message_text = 'leasehold: completed meanwhile, ask again';
         end if;
     else
@@ -224,6 +248,13 @@ begin
             on duplicate key update holder = the_holder, attempts = attempt, once = not is_retry;
         select tick into gave_up from leasehold_ticks where ns = the_ns and name = the_name
             order by tick desc limit 1 offset 32;
+        if gave_up is not null then
+            select 1 into is_had from leasehold_ticks where ns = the_ns and name = the_name and tick = gave_up
+                for update skip locked;
+            if not is_had then
+                set gave_up = null; -- It is being completed.
+            end if;
+        end if;
         if gave_up is not null then
             delete from leasehold_ticks where ns = the_ns and name = the_name and tick = gave_up;
         end if;

@@ -114,11 +114,18 @@ begin
             -- Nobody has it, and its time is over.
             if p_tick = 0 and one.key_ends <= at and taken = 0 then
                 continue when locked = 0;
+                -- By a transaction that goes on.
+                exit decide when @.leasehold_v3_being_completed(p_ns, p_name, 0);
                 perform @.leasehold_v2_forget_key(p_ns, p_name);
                 one.mark := null;
             end if;
             select * into tick
                 from @.leasehold_v2_standing(p_ns, p_name, p_tick, p_retry, p_keep, one.mark, alive, at);
+            if locked = 1 and tick.o_standing = 1 and tick.o_known
+                and @.leasehold_v3_being_completed(p_ns, p_name, p_tick)
+            then
+                tick.o_standing := 2; -- And waited for by nobody.
+            end if;
             if tick.o_standing = 2 then
                 o_ahead := @.leasehold_v2_ahead(p_ns, p_name, p_holder, null, at);
                 exit decide;

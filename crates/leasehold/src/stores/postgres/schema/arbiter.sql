@@ -197,8 +197,8 @@ begin
 end
 $$;
 
--- Claims a tick for who has the lease, wherever that is. 1 claimed, so often (o_value: the one that was given up) · 8
--- another route · else as acquire says.
+-- Claims a tick for who has the lease, wherever that is. 1 claimed, so often (o_value: the one that was given up) · 2 a
+-- transaction that is open completes it · 8 another route · else as acquire says.
 create or replace procedure @.leasehold_v2_tick(
     p_ns text, p_name text, p_holder text, p_epoch bigint, p_tick bigint, p_retry boolean, p_keep bigint,
     p_again boolean, inout o_outcome integer, inout o_attempt integer, inout o_value bigint)
@@ -230,6 +230,10 @@ begin
     select * into tick from @.leasehold_v2_due(p_ns, p_name, p_tick, p_retry, p_keep, null, at);
     if tick.o_standing > 2 then
         o_outcome := tick.o_standing; o_value := tick.o_value; o_attempt := tick.o_known::integer;
+        return;
+    end if;
+    if tick.o_known and @.leasehold_v3_being_completed(p_ns, p_name, p_tick) then
+        o_outcome := 2;
         return;
     end if;
     o_outcome := 1;

@@ -143,6 +143,17 @@ begin
 end
 $$;
 
+-- Whether a transaction that is open completes this tick. Else its row, if there is one, is locked: whoever may claim it waits
+-- for nobody. To be asked by whoever has the name's first slot.
+create or replace function @.leasehold_v3_being_completed(p_ns text, p_name text, p_tick bigint)
+returns boolean language plpgsql volatile as $$
+begin
+    perform 1 from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = p_tick for update skip locked;
+    return not found and exists (
+        select from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = p_tick);
+end
+$$;
+
 -- Writes down that a tick was claimed. Answers which other one was given up for it.
 create or replace function @.leasehold_v2_claim_tick(
     p_ns text, p_name text, p_holder text, p_tick bigint, p_retry boolean, p_keep bigint, attempt integer,
@@ -159,18 +170,19 @@ begin
         update @.leasehold_ticks t set holder = p_holder, attempts = attempt, once = not p_retry
             where t.ns = p_ns and t.name = p_name and t.tick = p_tick;
         if not found then
-            -- A transaction of the one who had it was waited for, and has completed it.
+            -- A transaction has completed it since it was looked at.
             raise exception 'leasehold: completed meanwhile, ask again' using errcode = 'serialization_failure';
         end if;
     else
         insert into @.leasehold_ticks(ns, name, tick, holder, attempts, once)
             values (p_ns, p_name, p_tick, p_holder, attempt, not p_retry)
             on conflict (ns, name, tick) do update set holder = p_holder, attempts = attempt, once = not p_retry;
-        delete from @.leasehold_ticks t
-            where t.ns = p_ns and t.name = p_name and t.tick = (
-                select o.tick from @.leasehold_ticks o where o.ns = p_ns and o.name = p_name
-                order by o.tick desc offset 32 limit 1)
-            returning t.tick into gave_up;
+        select o.tick into gave_up from @.leasehold_ticks o where o.ns = p_ns and o.name = p_name
+            order by o.tick desc offset 32 limit 1;
+        if gave_up is not null and @.leasehold_v3_being_completed(p_ns, p_name, gave_up) then
+            gave_up := null; -- It is not open for much longer.
+        end if;
+        delete from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = gave_up;
     end if;
     return gave_up;
 end
@@ -213,7 +225,10 @@ create or replace function @.leasehold_v2_judge(p_ns text, p_name text, p_holder
 returns void language plpgsql volatile as $$
 declare
     told boolean;
+    patience text := current_setting('lock_timeout');
 begin
+    -- A transaction that completes the tick may stay open, and what is behind this waits for it.
+    perform set_config('lock_timeout', '100ms', true);
     if p_verdict = 1 then
         delete from @.leasehold_ticks t where t.ns = p_ns and t.name = p_name and t.tick = p_tick;
     elsif p_verdict = 2 then
@@ -224,6 +239,7 @@ begin
             where t.ns = p_ns and t.name = p_name and t.holder = p_holder;
     end if;
     told := found;
+    perform set_config('lock_timeout', patience, true);
     -- What became of a tick has to survive as its claim has.
     if told then perform @.leasehold_v2_lasting(); end if;
     -- What is remembered for a while is so from its end on, and its name with it. Who only leaves ends nothing.
