@@ -58,7 +58,8 @@ pub trait Member: Send + Sync {
 
     /// The first step of founding a quorum: it was blank together with all the others. While that is remembered whoever comes
     /// later may take the [second](Self::found) step here, with this floor: it has acknowledged nothing since that it could have
-    /// forgotten. Changes nothing in a member that is [blank](Memories::is_blank) no more. Refused as that step is.
+    /// forgotten. Of several floors the latest is remembered. Refused as that step is; and by a member that is
+    /// [blank](Memories::is_blank) no more, with an error that [passes](crate::Error::is_passing): all are to be asked anew.
     fn announce<'a>(&'a self, floor: Tick, into: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Makes it full for every name, though it may have forgotten some: of those that it has not adopted, whatever tick is
@@ -81,11 +82,21 @@ pub trait Member: Send + Sync {
     /// Which server it is.
     fn identity(&self) -> BoxFuture<'_, Result<Identity>>;
 
-    /// The [life](Memories::life) of the server that its answers come from, as far as that is known without asking.
-    fn last_life(&self) -> Option<Arc<str>>;
+    /// The [life](Memories::life) of the server that answers of this kind come from, as far as that is known without asking:
+    /// while there is a connection over which one has come. What comes from an unknown one is no vote.
+    fn last_life(&self, of: Vote) -> Option<Arc<str>>;
 
     /// What an operator should know about it as a member: [`Store::diagnose`](crate::Store::diagnose) for one that is not alone.
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
+}
+
+/// An answer of a member that is counted with those of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vote {
+    /// To a claim, or to its second phase.
+    Claim,
+    /// To a renewal, which may go another way than claims.
+    Renewal,
 }
 
 /// The answer of one member to the second phase.

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::store::{
-    Arbiter, Carried, Epoch, Listener, Note, NoteId, Primary, Refusal, Search, Switch, Switched, Tagged, Target, Topic,
+    Arbiter, Carried, Epoch, Listener, Note, NoteId, Primary, Refusal, Route, Search, Switch, Switched, Tagged, Target,
+    Topic,
 };
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
@@ -30,6 +31,7 @@ struct Stage {
 /// One client, and what happens to its requests.
 struct Client {
     locks: Locks,
+    fallback: Arc<Fallback>,
     store: Arc<dyn Store>,
     primary: Faults,
     arbiter: Faults,
@@ -72,15 +74,15 @@ impl Stage {
         let (primary, arbiter) = (Faulty::over(self.primary.clone()), Faulty::over(self.arbiter.clone()));
         let faults = [primary.faults(), arbiter.faults()];
         let settings = change(Settings::default().simulated(self.clock.clone()));
-        let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
-        let store = Arc::new(store) as Arc<dyn Store>;
+        let fallback = Arc::new(Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap());
+        let store = Arc::clone(&fallback) as Arc<dyn Store>;
         let heard = Arc::<Mutex<Vec<Switched>>>::default();
         let tell = Arc::clone(&heard);
         let ear: Arc<Listener> = Arc::new(move |switched: &Switched| tell.lock().unwrap().push(switched.clone()));
         store.listen(Arc::downgrade(&ear));
         let locks = Locks::builder().simulated(self.clock.clone()).over(store.clone());
         let [primary, arbiter] = faults;
-        Client { locks, store, primary, arbiter, heard, _ear: ear }
+        Client { locks, fallback, store, primary, arbiter, heard, _ear: ear }
     }
 
     /// An operator switches to the other of the two; in force in ten seconds.
@@ -552,7 +554,6 @@ async fn r12_an_arbiter_that_lost_all_is_repaired_too() {
     assert!(other.takes("job").await.token().number() >> 46 == seen.number() + 3);
 }
 
-/// That nothing can be reached at all is told from all else, whatever is known of the route, and whether it fails or is silent.
 /// Marks are the arbiter's, whichever store is in use: a switch brings none back, there or on the way home.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_mark_is_forgotten_under_either_route() {
@@ -604,6 +605,7 @@ async fn notes_outlive_a_failover() {
     assert_eq!(ids, ["after", "before"]);
 }
 
+/// That nothing can be reached at all is told from all else, whatever is known of the route, and whether it fails or is silent.
 #[tokio::test(start_paused = true)]
 async fn that_both_are_away_is_told() {
     let away = |told: (ErrorKind, String)| {
@@ -1050,6 +1052,34 @@ async fn a_route_that_was_lost_is_not_founded_anew() {
     assert_eq!(stage.arbiter.route().await.unwrap(), None);
 }
 
+/// The watermark is gone as well, and a lease is left, whose token names the route.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_a_lease_knows_of_is_not_founded_anew() {
+    let stage = Stage::new();
+    // Which is granted without a row of the arbiter as if it were a primary.
+    let target = Target::Primary(stage.arbiter.serves().await.unwrap().incarnation);
+    let route = Route { epoch: Epoch::new(5), target };
+    assert!(matches!(Tagged::claim(&*stage.arbiter, &claim("old"), &route).await.unwrap(), Ok(Attempt::Granted(_))));
+    let client = stage.client();
+    let (kind, message) = client.is_told("job").await;
+    assert!(kind == ErrorKind::Misconfigured && message.contains("number 5 has been seen"), "{message}");
+    let (fails, hangs) = (stage.client(), stage.client());
+    let listed = |client: &Client, fault| {
+        [&client.primary, &client.arbiter].into_iter().for_each(|faults| faults.always(Operation::List, fault));
+    };
+    // Who may not list leases, or would have to wait for them, founds it all the same.
+    listed(&fails, Fault::Fail(ErrorKind::AccessDenied));
+    listed(&hangs, Fault::HangBefore);
+    let route = async |client: &Client| client.fallback.route().await;
+    assert_eq!(route(&client).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert_eq!(route(&fails).await.unwrap(), None);
+    assert_eq!(route(&hangs).await.unwrap(), None);
+    drop(hangs.locks.lock("job").try_acquire().await);
+    sleep(11 * SECOND).await;
+    let guard = hangs.takes("job").await;
+    assert_eq!(Epoch::of(guard.token()), Epoch::FIRST);
+}
+
 /// None of them is there for as long as the primary has to have been reached: jobs that cron starts, each for itself.
 #[tokio::test(start_paused = true)]
 async fn what_one_client_has_seen_of_the_primary_counts_for_the_next() {
@@ -1070,6 +1100,31 @@ async fn what_one_client_has_seen_of_the_primary_counts_for_the_next() {
     assert_eq!(stage.leads_to().await, Target::Arbiter);
     sleep(10 * SECOND).await;
     stage.is_visited(true).await;
+    assert!(matches!(stage.leads_to().await, Target::Primary(_)));
+}
+
+/// It has complained a moment ago, and doesn't do so again so soon.
+#[tokio::test(start_paused = true)]
+async fn who_has_missed_the_primary_counts_anew() {
+    let stage = Stage::settled().await;
+    let client = stage.client();
+    client.primary.cut();
+    drop(client.locks.list().await);
+    stage.until_it_leads_to(true).await;
+    sleep(100 * SECOND).await;
+    let complained = async || stage.arbiter.route().await.unwrap().unwrap().complained.unwrap();
+    while complained().await > SECOND {
+        sleep(SECOND / 4).await;
+    }
+    client.primary.heal();
+    sleep(6 * SECOND).await;
+    client.primary.cut();
+    sleep(5 * SECOND / 2).await;
+    client.primary.heal();
+    assert!(complained().await > 8 * SECOND);
+    sleep(55 * SECOND).await;
+    assert_eq!(stage.leads_to().await, Target::Arbiter);
+    sleep(10 * SECOND).await;
     assert!(matches!(stage.leads_to().await, Target::Primary(_)));
 }
 

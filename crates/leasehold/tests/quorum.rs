@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified};
+use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified, Vote};
 use leasehold::store::{Note, NoteId, Search, Topic};
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
@@ -47,6 +47,16 @@ impl Stage {
         let quorum = Quorum::of(wires).unwrap();
         let locks = Locks::builder().simulated(Arc::new(client)).over(Arc::new(quorum.clone()));
         Self { nodes, machines, links, network, quorum, locks }
+    }
+
+    /// The same members, for another client.
+    fn another(&self) -> Quorum {
+        let client = Machine::new();
+        let wires = self.nodes.iter().zip(&self.machines).enumerate().map(|(number, (node, machine))| {
+            let wire = Wire::new(Arc::new(node.clone()), self.network.link(&client, machine));
+            (format!("n{number}"), Arc::new(wire) as Arc<dyn Store>)
+        });
+        Quorum::of(wires).unwrap()
     }
 
     /// Nothing gets to these members.
@@ -146,6 +156,8 @@ struct Moods {
     /// It takes so long to make a connection to it.
     connects_in: Mutex<Duration>,
     is_connected: AtomicBool,
+    /// The way that these answers came is broken.
+    is_unknown_for: Mutex<Option<Vote>>,
     /// Its address leads to this one by now.
     moved_to: OnceLock<Memory>,
 }
@@ -274,8 +286,9 @@ impl Member for Odd {
             Ok(Identity { unfit: self.unfit.clone(), max_ttl: self.max_ttl, ..identity })
         })
     }
-    fn last_life(&self) -> Option<Arc<str>> {
-        self.memory().last_life()
+    fn last_life(&self, of: Vote) -> Option<Arc<str>> {
+        let is_known = *self.moods.is_unknown_for.lock().unwrap() != Some(of);
+        if is_known { self.memory().last_life(of) } else { None }
     }
     fn examine(&self) -> BoxFuture<'_, leasehold::Result<Vec<leasehold::Finding>>> {
         self.diagnose()
@@ -1229,6 +1242,63 @@ async fn a_founding_is_not_finished_at_members_that_were_restarted_since() {
     assert!(error.to_string().contains("`leasehold accept-loss --yes`"), "{error}");
 }
 
+/// Not all have heard of the first step: whoever was founded now would be alone with that once the others are back.
+#[tokio::test(start_paused = true)]
+async fn a_founding_of_which_not_all_have_heard_is_begun_anew() {
+    let stage = Stage::of(3);
+    stage.nodes.iter().for_each(|node| node.restart(Duration::ZERO));
+    let floor = tick_at(stage.nodes[0].time().await.unwrap() + TICK_SLACK);
+    let life = stage.nodes[0].identity().await.unwrap().server;
+    stage.nodes[0].announce(floor, &life).await.unwrap();
+    stage.cut(&[1]);
+    let findings = stage.quorum.diagnose().await.unwrap();
+    assert!(findings.iter().any(|found| found.message.contains("takes all its members")), "{findings:?}");
+    let error = stage.quorum.try_acquire(&claim()).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("n1"), "{error}");
+    assert!(!stage.nodes[0].recall(&claim().name).await.unwrap().is_full);
+    stage.mend();
+    drop(stage.acquires().await);
+}
+
+/// Its founder was suspended before the first step. Another has founded the quorum since, and one member was wiped.
+#[tokio::test(start_paused = true)]
+async fn a_founding_that_comes_late_founds_nobody() {
+    let members = [(); 3].map(|()| Odd::default());
+    members.iter().for_each(|odd| odd.memory.restart(Duration::ZERO));
+    let late = tick_at(members[0].memory.time().await.unwrap() + TICK_SLACK);
+    sleep(SECOND).await;
+    let quorum = quorum_of(&members);
+    assert!(matches!(quorum.try_acquire(&claim()).await.unwrap(), Attempt::Granted(_)));
+    members[2].memory.restart(Duration::ZERO);
+    let announce = async |odd: &Odd| {
+        let life = odd.memory.identity().await.unwrap().server;
+        odd.memory.announce(late, &life).await
+    };
+    assert!(announce(&members[0]).await.unwrap_err().is_passing());
+    announce(&members[2]).await.unwrap();
+    // Nor does whoever comes next, with too few that remember.
+    members[1].memory.restart(Duration::ZERO);
+    let other = Claim { name: LockName::new("other").unwrap(), ..claim() };
+    let error = quorum.try_acquire(&other).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(!members[2].memory.recall(&other.name).await.unwrap().is_full);
+}
+
+/// Each sees that all are blank before the other has told anybody.
+#[tokio::test(start_paused = true)]
+async fn two_who_found_a_quorum_at_the_same_time_both_go_on() {
+    for seed in 0..200 {
+        let stage = Stage::seeded(3, seed);
+        stage.network.set_weather(Weather { delay: (Duration::ZERO, SECOND / 20), ..Weather::FAIR });
+        stage.nodes.iter().for_each(|node| node.restart(Duration::ZERO));
+        let named = |name: &str| Claim { name: LockName::new(name).unwrap(), ..claim() };
+        let (one, two) = (named("one"), named("two"));
+        let other = stage.another();
+        let (one, two) = tokio::join!(stage.quorum.try_acquire(&one), other.try_acquire(&two));
+        assert!(matches!((&one, &two), (Ok(Attempt::Granted(_)), Ok(Attempt::Granted(_)))), "{seed}: {one:?}, {two:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_too_few_remember_is_a_problem_for_the_doctor() {
     let members = [(); 3].map(|()| Odd::default());
@@ -1531,6 +1601,26 @@ async fn a_server_under_two_addresses_has_one_vote() {
     let other = Claim { name: LockName::new("other").unwrap(), ..claim() };
     let error = quorum.try_acquire(&other).await.unwrap_err();
     assert!(error.to_string().contains("n2: its address leads to the same server as n1"), "{error}");
+}
+
+/// It might be one that has voted already.
+#[tokio::test(start_paused = true)]
+async fn a_server_of_which_it_is_not_known_who_it_is_has_no_vote() {
+    let members = [(); 3].map(|()| Odd::default());
+    let quorum = quorum_of(&members);
+    let held = claim();
+    assert!(matches!(quorum.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    members[0].memory.restart(TTL * 10);
+    let unknown_for = |vote| *members[2].moods.is_unknown_for.lock().unwrap() = vote;
+    let other = |name| Claim { name: LockName::new(name).unwrap(), ..claim() };
+    unknown_for(Some(Vote::Claim));
+    let error = quorum.try_acquire(&other("other")).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("n2: it has answered"), "{error}");
+    assert_eq!(quorum.renew(&[(key(&held), TTL)]).await.remove(0).unwrap(), Renewal::Renewed);
+    unknown_for(Some(Vote::Renewal));
+    let error = quorum.renew(&[(key(&held), TTL)]).await.remove(0).unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("n2: it has answered"), "{error}");
+    assert!(matches!(quorum.try_acquire(&other("another")).await.unwrap(), Attempt::Granted(_)));
 }
 
 /// It was restarted, which is no reason to think so.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use leasehold::member::{Member, Memories, Ratified};
+use leasehold::member::{Member, Memories, Ratified, Vote};
 use leasehold::store::OPEN_TICKS;
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
@@ -324,6 +324,22 @@ async fn an_announcement_goes_with_the_data() {
     stage.server.restart();
     eventually_async("it is there again", SOON, async || stage.member().recall(&any).await.is_ok()).await;
     assert_eq!(announced().await, None, "that was in another life");
+}
+
+/// Claims that wait for replicas have a connection of their own.
+#[tokio::test]
+async fn it_is_known_who_has_answered_over_each_connection() {
+    let server = Redis::start();
+    let store = store(&format!("{}&wait_replicas=1", guarded(&server.url())));
+    let member = store.as_member().unwrap();
+    let known = || [Vote::Claim, Vote::Renewal].map(|vote| member.last_life(vote).is_some());
+    let (claim, job) = (Claim::new(name("job"), HolderId::fresh(), "test".into(), TTL), name("job"));
+    assert_eq!(known(), [false, false]);
+    // It has no replica to wait for.
+    store.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(known(), [true, false]);
+    drop(store.renew(&[(LeaseKey { name: job, holder: claim.holder }, TTL)]).await);
+    assert_eq!(known(), [true, true]);
 }
 
 #[tokio::test]

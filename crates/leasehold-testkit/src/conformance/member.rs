@@ -383,18 +383,23 @@ pub async fn a_lease_is_concluded(store: &dyn Store) {
 pub async fn a_founding_is_announced(store: &dyn Store) {
     let name = fresh_name("announced");
     let (floor, life) = (tick_at(time(store).await), recalls(store, &name).await.life);
-    let announce = async |into: &str| member(store).announce(floor, into).await;
+    let announce_at = async |floor: Tick, into: &str| member(store).announce(floor, into).await;
+    let announce = async |into: &str| announce_at(floor, into).await;
     let stands = async || {
         let Memories { announced, is_blank, is_full, .. } = recalls(store, &name).await;
         (announced, is_blank, is_full)
     };
     unguarded(async || announce(&life).await).await;
     assert_eq!(stands().await, (Some(floor), true, false), "it is remembered, and nothing more");
+    let earlier = Tick::from_unix_millis(floor.as_unix_millis() - 1).unwrap();
+    announce_at(earlier, &life).await.unwrap();
+    assert_eq!(stands().await.0, Some(floor), "of two founders the later floor");
     let error = announce("another life").await.unwrap_err();
     assert!(error.is_passing(), "{error}");
     is_founded(store, floor).await;
     assert_eq!(stands().await, (None, false, true));
-    announce(&life).await.unwrap();
+    let error = announce(&life).await.unwrap_err();
+    assert!(error.is_passing(), "{error}");
     assert_eq!(stands().await, (None, false, true), "one that comes late is none");
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified};
+use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified, Vote};
 use leasehold::store::WakeUps;
 use leasehold::{Due, Ended, FencingToken, Finding, HolderId, LeaseKey, LockName, Release, Result, Store, Tick};
 
@@ -127,9 +127,9 @@ impl Member for Wire {
         })
     }
 
-    /// No message says so.
-    fn last_life(&self) -> Option<Arc<str>> {
-        None
+    /// No message says so: a connection knows it.
+    fn last_life(&self, of: Vote) -> Option<Arc<str>> {
+        member(self.inner()).last_life(of)
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::Fallback;
-use super::shared::{limited, lost};
-use super::stores::Side;
+use super::shared::{limited, lost, traced};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Epoch, Reading, Serving};
+use crate::store::{Epoch, Reading};
 
 /// How many routes there may have been of which the primary has not heard: it hears of those under which it is asked for locks.
 const UNHEARD: u64 = 16;
@@ -23,7 +22,7 @@ impl Fallback {
     ///
     /// # Errors
     /// The arbiter can't say. It has none, and there was one ([`ErrorKind::Misconfigured`]); or whether there was, the primary
-    /// can't say.
+    /// can't say. (A store whose leases can't be listed is taken to have none of it.)
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -40,12 +39,7 @@ impl Fallback {
         let unknown = |error: Error| {
             error.context("the arbiter knows of no route, and the primary can't say whether there was one")
         };
-        let Serving { watermark, .. } = limited(LIMIT, self.stores.primary().serves()).await.map_err(unknown)?;
-        let mut seen = watermark;
-        for side in [Side::Primary, Side::Arbiter] {
-            let held = limited(LIMIT, self.stores.on(side).list()).await?;
-            seen = held.iter().map(|holding| Epoch::of(holding.token)).fold(seen, Epoch::max);
-        }
+        let (_, seen) = traced(&self.stores, (LIMIT, LIMIT)).await.map_err(unknown)?;
         if seen > Epoch::default() { Err(lost(seen)) } else { Ok(()) }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt, join};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::holders::Holders;
@@ -19,7 +19,7 @@ use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::lease::LeaseKey;
 use crate::rule::Rule;
 use crate::span::Span;
-use crate::store::{Epoch, Listener, Route, RouteTerms, Switched, Target};
+use crate::store::{Epoch, Listener, Route, RouteTerms, Serving, Switched, Target};
 use crate::validity::Moment;
 
 /// What all handles of one fallback share, and its background works on.
@@ -234,16 +234,19 @@ impl Shared {
         ))
     }
 
-    /// Writes the first route: to the primary, which must be there to say that it has seen none. Whoever has once read a
-    /// route founds no other: the arbiter's was lost.
+    /// Writes the first route: to the primary, which must be there to say that it has seen none. Where there is a trace of one, or
+    /// this client has read one, the arbiter's was lost.
     async fn found(&self, stores: &Stores) -> Result<()> {
         if let Some(known) = self.holders().route() {
             return Err(lost(known.route.epoch));
         }
         let unknown = |error: Error| error.context("the first route can't be written as long as the primary is away");
-        let serving = limited(self.settings.down_after, stores.primary().serves()).await.map_err(unknown)?;
-        if serving.watermark > Epoch::default() {
-            return Err(lost(serving.watermark));
+        let limits = (self.settings.down_after, self.settings.primary_limit());
+        let (serving, seen) = traced(stores, limits).await.map_err(unknown)?;
+        if seen > Epoch::default() {
+            // Somebody else may have founded it meanwhile, and been granted something.
+            let read = limited(self.settings.read_limit(), stores.arbiter().route()).await?;
+            return read.map(drop).ok_or_else(|| lost(seen));
         }
         let target = Target::Primary(serving.incarnation);
         let route = Route { epoch: Epoch::FIRST, target };
@@ -312,6 +315,18 @@ impl Shared {
     pub fn left_over_on(&self, side: Side) -> &Leftovers {
         &self.leftovers[side as usize]
     }
+}
+
+/// What the primary serves, and the latest route that there is a trace of: it has heard of that, or a lease in either store has
+/// its number in the token. The limits are for the primary's word, and for each store's list. Leases that can't be listed, by who
+/// has no right to, say, show nothing.
+pub(super) async fn traced(stores: &Stores, (says, lists): (Duration, Duration)) -> Result<(Serving, Epoch)> {
+    let serving = limited(says, stores.primary().serves()).await?;
+    let list = |side| limited(lists, stores.on(side).list());
+    let (primary, arbiter) = join(list(Side::Primary), list(Side::Arbiter)).await;
+    let held = [primary, arbiter].into_iter().flatten().flatten();
+    let seen = held.map(|holding| Epoch::of(holding.token)).fold(serving.watermark, Epoch::max);
+    Ok((serving, seen))
 }
 
 /// Nothing can be reached at all.

@@ -106,14 +106,16 @@ impl Shared {
     /// Looks at the primary, and calls for a switch when it has been away, or back, for long enough.
     async fn keep_watching(&self, stores: &Stores) {
         let mut complained = Moment::from_nanos(0);
+        let mut anew = false;
         loop {
             let sent = self.now();
             let answer = limited(self.settings.primary_limit(), stores.primary().serves()).await;
+            anew |= answer.as_ref().is_err_and(Error::is_transient);
             self.health.send_modify(|health| health.note(&answer, sent));
             self.first_reading().await;
             if let Ok(serving) = &answer {
                 self.tell_of_the_route(stores, serving.watermark).await;
-                self.note_that_it_is_reached(stores).await;
+                anew = self.note_that_it_is_reached(stores, anew).await.is_err();
             }
             if self.is_to_complain(complained) {
                 complained = sent;
@@ -147,21 +149,25 @@ impl Shared {
         }
     }
 
-    /// Has it count, for clients that come when this one has gone, from when it is reached again; anew where somebody has
-    /// complained since.
-    async fn note_that_it_is_reached(&self, stores: &Stores) {
+    /// Has it count, for clients that come when this one has gone, from when it is reached again; `anew` if it was not since we
+    /// looked last, and where somebody has complained since.
+    async fn note_that_it_is_reached(&self, stores: &Stores, anew: bool) -> Result<()> {
         let now = self.now();
         let is_in_reserve = |route: &RouteLease| route.route.target == Target::Arbiter && route.is_in_force(now);
-        let mut span = Duration::ZERO;
+        let mut reached_for = Ok(Duration::ZERO);
         if let Some(route) = self.known_route().filter(is_in_reserve) {
             let limit = self.settings.primary_limit();
             let reached = async |anew| limited(limit, stores.primary().reached(route.route.epoch, anew)).await;
-            span = reached(false).await.unwrap_or_default();
-            if route.complained(now).is_some_and(|ago| ago <= span) {
-                span = reached(true).await.unwrap_or_default();
+            reached_for = reached(anew).await;
+            if let (Ok(span), Some(ago)) = (&reached_for, route.complained(now))
+                && ago <= *span
+            {
+                reached_for = reached(true).await;
             }
         }
+        let span = reached_for.as_ref().copied().unwrap_or_default();
         self.health.send_modify(|health| health.note_reached(span));
+        reached_for.map(drop)
     }
 
     /// Nobody goes back to a primary that one of us can't reach.

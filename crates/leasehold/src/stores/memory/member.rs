@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
 use crate::marks::Marks;
-use crate::member::{DONE_AHEAD, FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified};
+use crate::member::{DONE_AHEAD, FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified, Vote};
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::span::Span;
@@ -281,9 +281,11 @@ impl Member for Memory {
         Box::pin(async move {
             self.with_all(|contents, now| {
                 contents.life.check_adopts(into, &self.life(&contents.life), now)?;
-                if contents.life.is_blank {
-                    contents.life.announced = Some(floor);
+                if !contents.life.is_blank {
+                    let message = "it is new no more: it was founded, or told what others know, since it was asked";
+                    return Err(Error::new(ErrorKind::Unavailable, message).passes());
                 }
+                contents.life.announced = contents.life.announced.max(Some(floor));
                 Ok(())
             })
         })
@@ -337,7 +339,7 @@ impl Member for Memory {
         })
     }
 
-    fn last_life(&self) -> Option<Arc<str>> {
+    fn last_life(&self, _: Vote) -> Option<Arc<str>> {
         Some(self.with_all(|contents, _| self.life(&contents.life)).into())
     }
 

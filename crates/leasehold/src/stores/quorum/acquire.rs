@@ -15,7 +15,7 @@ use super::{Inner, LIMIT, limit_for};
 use crate::chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim, FencingToken, Grant, Holding, LeaseKey, Renewal};
-use crate::member::Ratified;
+use crate::member::{Ratified, Vote};
 use crate::name::LockName;
 use crate::rule::Rule;
 use crate::tick::{NotDue, Standing, Tick};
@@ -132,7 +132,7 @@ impl Inner {
         while !votes.are_decided()
             && let Some((member, answer)) = round.next().await
         {
-            votes.count(member, self.with_a_vote(member, answer));
+            votes.count(member, self.with_a_vote(member, Vote::Claim, answer));
         }
         // Their answers don't matter any more; what follows comes behind them.
         drop(round);
@@ -235,7 +235,7 @@ impl Inner {
         while told.yes < self.majority()
             && let Some((member, answer)) = round.next().await
         {
-            told.count(member, self.with_a_vote(member, answer));
+            told.count(member, self.with_a_vote(member, Vote::Claim, answer));
         }
         (told, round)
     }

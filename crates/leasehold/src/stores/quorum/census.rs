@@ -14,7 +14,7 @@ use super::round::{Answer, Round, has_timers};
 use super::{Inner, Node};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, Claim};
-use crate::member::Identity;
+use crate::member::{Identity, Vote};
 use crate::span::Span;
 
 /// What is known of the members' servers. Each is asked before its first claim, and again once it is not what it was.
@@ -195,17 +195,20 @@ impl Inner {
         identity.is_some()
     }
 
-    /// The answer of a member, unless its address leads to the same server as that of another by now: that has one vote.
-    pub(super) fn with_a_vote<T>(&self, member: usize, answer: Result<T>) -> Result<T> {
-        let life = |member: usize| self.nodes[member].member().last_life();
-        let other = life(member).and_then(|own| (0..member).find(|other| life(*other).is_some_and(|life| life == own)));
-        match (answer, other) {
-            (Ok(_), Some(other)) => {
-                let message = format!("its address leads to the same server as {} by now", self.nodes[other].name);
-                Err(Error::new(ErrorKind::Misconfigured, message).maybe_applied())
-            }
-            (answer, _) => answer,
-        }
+    /// The answer of a member, unless it isn't known which server that is, or its address leads to the same as that of another
+    /// by now: each server has one vote.
+    pub(super) fn with_a_vote<T>(&self, member: usize, of: Vote, answer: Result<T>) -> Result<T> {
+        let answer = answer?;
+        let life = |member: usize| self.nodes[member].member().last_life(of);
+        let Some(own) = life(member) else {
+            let message = "it has answered, and its connection broke before it was known which server that was";
+            return Err(Error::new(ErrorKind::Unavailable, message).maybe_applied());
+        };
+        let Some(other) = (0..member).find(|other| life(*other).is_some_and(|life| life == own)) else {
+            return Ok(answer);
+        };
+        let message = format!("its address leads to the same server as {} by now", self.nodes[other].name);
+        Err(Error::new(ErrorKind::Misconfigured, message).maybe_applied())
     }
 
     /// A claim to one member; who that is, is asked first, if it isn't known.

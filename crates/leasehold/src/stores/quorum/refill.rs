@@ -72,10 +72,10 @@ impl Inner {
         if answers.len() == self.nodes.len() && answers.iter().all(|(_, memories)| memories.is_blank) {
             let everybody: Vec<_> = (0..self.nodes.len()).collect();
             let clocks: Vec<_> = answers.iter().map(|(member, memories)| (*member, memories.clock)).collect();
-            return self.found_from_now_on(&clocks, lives_of(&answers, &everybody), limit).await;
+            return self.found_from_now_on(name, &clocks, lives_of(&answers, &everybody), limit).await;
         }
-        if let Some(floor) = floor_announced(&answers) {
-            return self.finish_founding(floor, &answers, limit).await;
+        if let Some((floor, whom)) = unfinished(&answers) {
+            return self.finish_founding(floor, &whom, limit).await;
         }
         if !failed.is_empty() {
             return Err(self.outage(&failed).context(format!("{} can't be filled yet", self.named(empty))));
@@ -165,6 +165,7 @@ impl Inner {
     /// that it has acknowledged nothing that it could have forgotten.
     async fn found_from_now_on(
         self: &Arc<Self>,
+        name: &LockName,
         clocks: &[(usize, Duration)],
         everybody: Lives,
         limit: Duration,
@@ -173,7 +174,7 @@ impl Inner {
         // All of them, before the first is founded: should we be gone then, anybody can finish it.
         let unheard = self.announce_founding(floor, &everybody, limit).await;
         if !unheard.is_empty() {
-            return Err(self.outage(&unheard).context("it is new, and founded once all its members can be told so"));
+            return self.join_founding(name, &unheard, limit).await;
         }
         let failed = self.tell_of_founding(floor, &everybody, limit).await;
         let mut left = everybody;
@@ -182,12 +183,22 @@ impl Inner {
         self.is_founded(self.nodes.len() - failed.len(), &failed)
     }
 
+    /// Some can't be told; or they are blank no more, as another founds the quorum at the same time.
+    async fn join_founding(&self, name: &LockName, unheard: &[(usize, Error)], limit: Duration) -> Result<()> {
+        let Recalled { answers, .. } = self.recall(name, limit).await;
+        if answers.iter().filter(|(_, memories)| memories.is_full).count() >= self.majority() {
+            return Ok(());
+        }
+        match unfinished(&answers) {
+            Some((floor, whom)) => self.finish_founding(floor, &whom, limit).await,
+            None => Err(self.outage(unheard).context("it is new, and founded once all its members can be told so")),
+        }
+    }
+
     /// Whoever began it has gone: it is finished at those that have heard of its first step, in this same life. They have
     /// forgotten nothing since they were blank, all of them.
-    async fn finish_founding(&self, floor: Tick, answers: &[(usize, Memories)], limit: Duration) -> Result<()> {
-        let unfounded: Vec<_> = answers.iter().filter(|(_, known)| known.announced.is_some()).collect();
-        let whom: Lives = unfounded.iter().map(|(member, known)| (*member, known.life.clone())).collect();
-        let failed = self.tell_of_founding(floor, &whom, limit).await;
+    async fn finish_founding(&self, floor: Tick, whom: &Lives, limit: Duration) -> Result<()> {
+        let failed = self.tell_of_founding(floor, whom, limit).await;
         if failed.len() < whom.len() { Ok(()) } else { Err(self.outage(&failed).maybe_applied()) }
     }
 
@@ -252,9 +263,15 @@ impl Inner {
 pub(super) const ACCEPT_IT: &str = "once no job holds a lock, accept the loss: `leasehold accept-loss --yes` (ticks up to five minutes \
                                     from then count as run, and keys are forgotten)";
 
-/// Up to where ticks are to count as claimed, by a founding that was begun and not finished.
-fn floor_announced(answers: &[(usize, Memories)]) -> Option<Tick> {
-    answers.iter().filter_map(|(_, memories)| memories.announced).max()
+/// At whom a founding that was begun can be finished, and up to where ticks count as claimed then. Only once one is founded:
+/// all had heard of the first step before. Else some may not have, and it is begun anew when all are seen blank. What a
+/// member has heard of an earlier founding came late: it may have been used, and wiped, since.
+pub(super) fn unfinished(answers: &[(usize, Memories)]) -> Option<(Tick, Lives)> {
+    let founded = answers.iter().filter(|(_, known)| known.is_full).map(|(_, known)| known.floor).max()?;
+    let heard = answers.iter().filter(|(_, known)| known.announced.is_some() && known.announced >= founded);
+    let whom: Vec<_> = heard.map(|(member, _)| *member).collect();
+    let floor = answers.iter().filter_map(|(_, known)| known.announced).max().filter(|_| !whom.is_empty())?;
+    Some((floor, lives_of(answers, &whom)))
 }
 
 async fn those_that_failed(round: Round<'_, ()>) -> Vec<(usize, Error)> {

@@ -15,7 +15,7 @@ use super::rounds::{Granted, key_of, label_for};
 use super::{Inner, LIMIT, limit_for};
 use crate::error::{Applied, Error, Result};
 use crate::lease::{Attempt, Claim, Ended, LeaseKey, Renewal};
-use crate::member::Ratified;
+use crate::member::{Ratified, Vote};
 use crate::rule::Rule;
 
 /// So many leases are put back at a member at a time.
@@ -66,7 +66,7 @@ impl Inner {
         while !tallies.iter().all(|tally| self.is_decided(tally))
             && let Some((member, answers)) = round.next().await
         {
-            count(&mut tallies, member, self.with_a_vote(member, answers));
+            count(&mut tallies, member, self.with_a_vote(member, Vote::Renewal, answers));
         }
         let answers = tallies.iter().map(|tally| self.answer(tally)).collect();
         let lasting: Vec<_> = tallies

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{FutureExt, join3};
 
-use super::refill::{ACCEPT_IT, Recalled};
+use super::refill::{ACCEPT_IT, Recalled, unfinished};
 use super::round::Round;
 use super::rounds::read_label;
 use super::{Inner, LIMIT};
@@ -186,8 +186,8 @@ impl Inner {
                            is granted";
             return Some(Finding::problem(SUBJECT, message, "bring those back that are away"));
         }
-        let announced = answers.iter().filter(|(_, memories)| memories.announced.is_some()).count();
-        if full + announced >= needed {
+        let unfounded = unfinished(answers).map_or(0, |(_, whom)| whom.len());
+        if unfounded > 0 && full + unfounded >= needed {
             return Some(Finding::fine(SUBJECT, "the quorum is being founded, which the next claim finishes"));
         }
         let message = format!(

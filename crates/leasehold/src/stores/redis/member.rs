@@ -22,7 +22,7 @@ use super::{Redis, answer, with_due};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Ended, FencingToken, HolderId, LeaseKey, Release};
-use crate::member::{FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified};
+use crate::member::{FILLS_ALONE, Filling, Identity, Member, Memories, Names, Ratified, Vote};
 use crate::name::LockName;
 use crate::span::Span;
 use crate::store::WakeUps;
@@ -216,7 +216,7 @@ fn read_names(value: Value, format: Format) -> Result<Names> {
     Ok(Names { names, next: Some(next).filter(|next| *next > 0), life, whole, floor })
 }
 
-/// What `adopt`, `found` and `fill` answered.
+/// What `adopt`, `announce`, `found` and `fill` answered.
 fn into_this_life(value: Value) -> Result<()> {
     if value == Value::Int(1) {
         return Ok(());
@@ -224,6 +224,7 @@ fn into_this_life(value: Value) -> Result<()> {
     let mut fields = Fields::of(value)?;
     let message = match fields.number()? {
         0 => "it was restarted since it was asked what it remembers".to_owned(),
+        3 => "it is new no more: it was founded, or told what others know, since it was asked".to_owned(),
         _ => {
             let left = Span(millis(fields.number()?));
             format!("it was restarted or has lost what it knew, and takes nothing over for another {left}")
@@ -292,8 +293,11 @@ impl Member for Redis {
         Box::pin(self.who_it_is())
     }
 
-    fn last_life(&self) -> Option<Arc<str>> {
-        self.servers.life()
+    fn last_life(&self, of: Vote) -> Option<Arc<str>> {
+        match of {
+            Vote::Claim => self.for_claims().life(),
+            Vote::Renewal => self.servers.life(),
+        }
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
