@@ -1,6 +1,7 @@
 //! Looks after one job on one node: asks for its ticks, the oldest first and one at a time, and has run what is granted.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,6 +226,16 @@ impl Attendant {
         self.orders.borrow().pauses.get(&job.name).is_some_and(|pause| pause.is_on(self.shown))
     }
 
+    /// When what is watched may be looked at: for as long as the job is paused, when that ends.
+    fn looks(&self, job: &Job) -> Option<Instant> {
+        let next = self.watched.next()?;
+        if !self.is_paused(job) {
+            return Some(next);
+        }
+        let until = self.orders.borrow().pauses.get(&job.name)?.until?;
+        Some(next.max(Instant::now() + short_of(age(until, self.node.now()))))
+    }
+
     /// The pause that a tick of its schedule falls into: any that is on now does for all of them.
     fn pause_of(&self, job: &Job, at: Timestamp) -> Option<Pause> {
         let orders = self.orders.borrow();
@@ -237,8 +248,7 @@ impl Attendant {
         let job = self.job();
         let due = job.schedule.next_after(self.cursor).and_then(|at| at.checked_add(jitter(&job)).ok());
         let due = due.map(|at| Instant::now() + short_of(age(at, self.node.now())));
-        let look = if self.is_paused(&job) { None } else { self.watched.next() };
-        let until = due.into_iter().chain(look).chain(self.recalls).min();
+        let until = due.into_iter().chain(self.looks(&job)).chain(self.recalls).min();
         let node = Arc::clone(&self.node);
         loop {
             tokio::select! {
@@ -296,13 +306,22 @@ impl Attendant {
         let Some(most) = waits.map(|waits| waits.most) else { return Some(lock.try_acquire().await) };
         drop(place);
         let waiting = lock.wait(Wait::For(most));
-        tokio::select! {
-            biased;
-            outcome = waiting.acquire() => Some(outcome),
-            // Dropped, it leaves the queue.
-            () = self.node.ends(Ending::Soon) => None,
-            _ = self.orders.changed() => None,
-            _ = self.set.changed() => None,
+        let mut waiting = pin!(waiting.acquire());
+        let before = self.orders.borrow().about(&job.name);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut waiting => return Some(outcome),
+                // Dropped, it leaves the queue.
+                () = self.node.ends(Ending::Soon) => return None,
+                _ = self.orders.changed() => {
+                    if self.orders.borrow().about(&job.name) == before {
+                        continue; // It is about other jobs: no reason to lose its place.
+                    }
+                    return None;
+                }
+                _ = self.set.changed() => return None,
+            }
         }
     }
 
@@ -330,7 +349,7 @@ impl Attendant {
             Outcome::NotDue(NotDue::Claimed { newest, unfinished }) => {
                 self.is_over(&claim);
                 if newest > claim.tick && !unfinished {
-                    self.turn(job, &claim).is_unknown(claim.tick, NotRun::Overtaken(newest)).await;
+                    self.turn(job, &claim).is_overtaken(claim.tick, newest).await;
                 }
                 if job.terms.at_least_once {
                     let (node, job) = (Arc::clone(&self.node), Arc::clone(job));
@@ -372,7 +391,7 @@ impl Attendant {
         let Some((tick, how)) = ended else { return };
         self.running.remove(&tick);
         // Of what is open by now, whoever comes first takes it.
-        if matches!(how, How::Lost(_)) && !how.is_its_end() {
+        if matches!(how, How::Lost(_) | How::Died(_)) && !how.is_its_end() {
             self.watched.see(tick, true, Duration::ZERO);
         }
     }
@@ -404,7 +423,7 @@ impl Attendant {
         let (is_overlap, next) = (self.is_overlap(holding, due, since), self.until_next(job, instant(claim.tick)));
         let is_in_line = is_overlap && job.terms.overlap == Overlap::Queue && !next.is_zero();
         if is_overlap && !is_in_line {
-            return self.is_not_run(&claim, NotRun::Overlaps(holding.label.clone())).await;
+            return self.is_not_run(&claim, overlaps(job, holding.label.clone())).await;
         }
         let young = SETTLED.saturating_sub(held_for(holding));
         let most = [young, next].into_iter().filter(|span| !span.is_zero()).fold(LOOK, Duration::min);
@@ -470,7 +489,7 @@ impl Attendant {
         };
         let why = |at| match self.pause_of(job, at) {
             Some(pause) => NotRun::Paused(pause.told()),
-            None => overlap(at).map_or(NotRun::Missed, NotRun::Overlaps),
+            None => overlap(at).map_or(NotRun::Missed, |whose| overlaps(job, whose)),
         };
         Turn::of(&self.node, job).are_not_run(ticks, before, why).await
     }
@@ -491,6 +510,11 @@ impl Attendant {
             }
         }
     }
+}
+
+/// Who does not wait in line, or does no longer.
+fn overlaps(job: &Job, whose: String) -> NotRun {
+    if job.terms.overlap == Overlap::Queue { NotRun::Displaced(whose) } else { NotRun::Overlaps(whose) }
 }
 
 fn labels(holding: &Holding) -> impl Iterator<Item = &String> {

@@ -78,6 +78,8 @@ pub enum How {
     Done,
     /// It failed, for the last time.
     Failed(String),
+    /// It did not come to its end, through no doing of its own: what ran it was killed, say, or can't be told to be over.
+    Died(String),
     /// The lock was lost, or its time limit was over, and it was told to end.
     Lost(LossReason),
     /// The scheduler was stopped, and it was told to end.
@@ -89,6 +91,8 @@ pub enum How {
 pub enum NotRun {
     /// The job was still running for an earlier one; by whom.
     Overlaps(String),
+    /// The same; it stood in line until a later tick was due.
+    Displaced(String),
     /// Nobody ran it when it was due, and the job's terms say that it isn't run late.
     Missed,
     /// The store can't tell any more whether it was run.
@@ -97,6 +101,8 @@ pub enum NotRun {
     Paused(String),
     /// A later tick of the job was claimed before anybody had claimed this one: which.
     Overtaken(Tick),
+    /// The store counts a later tick as claimed, of which no run is known: which.
+    Counted(Tick),
 }
 
 impl How {
@@ -104,18 +110,18 @@ impl How {
         match self {
             Self::Done => State::Done,
             Self::Failed(_) => State::Failed,
-            Self::Lost(_) => State::Lost,
+            Self::Lost(_) | Self::Died(_) => State::Lost,
             Self::Stopped => State::Stopped,
         }
     }
 
-    /// Whether its tick is over with it. What has hung once would hang again; what was lost or stopped another may begin anew,
-    /// if it is to be run at least once.
+    /// Whether its tick is over with it. What has hung once would hang again; what was lost or stopped, or has died, another may begin
+    /// anew, if it is to be run at least once.
     pub(crate) fn is_its_end(&self) -> bool {
         match self {
             Self::Done | Self::Failed(_) => true,
             Self::Lost(reason) => matches!(reason, LossReason::HeldTooLong | LossReason::NoProgress),
-            Self::Stopped => false,
+            Self::Stopped | Self::Died(_) => false,
         }
     }
 
@@ -123,7 +129,7 @@ impl How {
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             Self::Done | Self::Stopped => None,
-            Self::Failed(why) => Some(why.clone()),
+            Self::Failed(why) | Self::Died(why) => Some(why.clone()),
             Self::Lost(reason) => Some(reason.to_string()),
         }
     }
@@ -133,9 +139,17 @@ impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Overlaps(whose) => write!(f, "it was still running for an earlier tick ({whose})"),
+            Self::Displaced(whose) => {
+                write!(f, "a later tick took its place in the line: it was still running for an earlier one ({whose})")
+            }
             Self::Missed => f.write_str("nobody ran it when it was due"),
             Self::TooOld(why) => why.fmt(f),
             Self::Overtaken(newest) => write!(f, "the job was run for a later tick before it ({newest})"),
+            Self::Counted(newest) => write!(
+                f,
+                "the store counts ticks up to {newest} as run, and no run of that one is known (a new quorum, a loss that was accepted, or it \
+                 begins just now)"
+            ),
             Self::Paused(whose) => write!(f, "the job was paused ({whose})"),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::{Lock, Locks, Tick};
 
+use crate::orders;
 use crate::policy::{Missed, Overlap, Retries};
 use crate::schedule::Schedule;
 use crate::work::{Failure, Function, Run, Work};
@@ -201,6 +202,7 @@ impl Job {
     /// [`ErrorKind::Invalid`](leasehold::ErrorKind::Invalid), naming the value, the rule and the fix.
     pub fn checked(self, locks: &Locks) -> leasehold::Result<Self> {
         drop(self.lock(locks, Tick::ONLY).checked()?);
+        orders::check_name(&self.name)?;
         let refused = |why: String| Err(leasehold::Error::invalid(format!("{}: {why}", self.name)));
         let Terms { jitter, missed, .. } = self.terms;
         if self.schedule.period().is_some_and(|period| jitter >= period) {

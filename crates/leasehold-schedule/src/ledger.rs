@@ -17,8 +17,8 @@ pub const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How many records of one job are kept.
 pub const MOST: u32 = 1000;
 
-/// So many other records may have been written since the one that is looked for.
-const LOOKED_BACK: u32 = 50;
+/// So many notes are read at a time: most often what is looked for is among the newest.
+const PAGE: u32 = 50;
 
 /// Nothing is written of a tick before it is due but by a clock that is fast: the store lets such a one claim it up to five minutes
 /// early, and the clocks of several servers differ besides.
@@ -78,7 +78,7 @@ pub enum State {
     Done,
     /// It failed.
     Failed,
-    /// Its lock was lost, or its time limit was over.
+    /// Its lock was lost, or its time limit was over; or something else than itself has ended it.
     Lost,
     /// Its node was stopped.
     Stopped,
@@ -139,14 +139,10 @@ impl<'a> Ledger<'a> {
         let search = Search { since: since_1970(since), ..Search::newest(self.topic.clone(), most) };
         let notes = self.locks.notes()?.notes(&search).await?;
         let job = self.topic.name.as_ref().map_or("", LockName::as_str);
-        let runs: BTreeSet<_> = notes.iter().map(|noted| noted.id.clone()).collect();
-        let is_run_after_all = |noted: &Noted| {
-            let run = noted.id.as_str().strip_suffix(NOT_RUN).and_then(|run| NoteId::new(run).ok());
-            run.is_some_and(|run| runs.contains(&run))
-        };
+        let runs = self.runs_beside(&notes).await?;
+        let is_run_after_all = |noted: &Noted| run_beside(&noted.id).is_some_and(|run| runs.contains(run));
         let entry = |noted: Noted| {
-            let record = serde_json::from_str(&noted.text).ok()?;
-            Some(Entry { job: job.to_owned(), written: board::instant(noted.at), record })
+            Some(Entry { job: job.to_owned(), written: board::instant(noted.at), record: record(&noted)? })
         };
         Ok(notes.into_iter().filter(|noted| !is_run_after_all(noted)).filter_map(entry).collect())
     }
@@ -156,39 +152,54 @@ impl<'a> Ledger<'a> {
     /// # Errors
     /// As for [`newest`](Self::newest).
     pub async fn of_tick(&self, tick: jiff::Timestamp) -> Result<Option<Record>> {
-        Ok(self.of_ticks(tick, MOST).await?.into_iter().find(|record| record.tick == Some(tick)))
-    }
-
-    /// What may have been written of ticks from this one on: not the whole ledger.
-    async fn of_ticks(&self, oldest: jiff::Timestamp, most: u32) -> Result<Vec<Record>> {
-        let since = oldest.checked_sub(EARLY).unwrap_or(oldest);
-        Ok(self.newest_since(since, most).await?.into_iter().map(|entry| entry.record).collect())
+        let (mut pages, mut not_run) = (Pages::back_to(self, tick), None);
+        while let Some(page) = pages.next().await? {
+            for record in page.iter().filter_map(record).filter(|record| record.tick == Some(tick)) {
+                if record.state.is_of_a_run() {
+                    return Ok(Some(record));
+                }
+                not_run = Some(record);
+            }
+        }
+        Ok(not_run)
     }
 
     /// What is known of the run of a tick.
     pub(crate) async fn run_of(&self, tick: jiff::Timestamp) -> Result<Option<Record>> {
-        let is_its = |record: &Record| record.tick == Some(tick) && record.state.is_of_a_run();
-        Ok(self.of_ticks(tick, LOOKED_BACK).await?.into_iter().find(is_its))
+        Ok(self.of_tick(tick).await?.filter(|record| record.state.is_of_a_run()))
+    }
+
+    /// Those of the runs that stand beside what says that they were not run: here, or further back.
+    async fn runs_beside(&self, notes: &[Noted]) -> Result<BTreeSet<String>> {
+        let not_run = || notes.iter().filter_map(|noted| run_beside(&noted.id));
+        let is_asked_for: BTreeSet<_> = not_run().collect();
+        let is_its = |noted: &Noted| is_asked_for.contains(noted.id.as_str());
+        let mut runs: BTreeSet<_> =
+            notes.iter().filter(|noted| is_its(noted)).map(|noted| noted.id.to_string()).collect();
+        let others = not_run().filter(|run| !runs.contains(*run)).filter_map(|run| run.parse::<jiff::Timestamp>().ok());
+        let (Some(oldest), Some(last)) = (others.min(), notes.last()) else { return Ok(runs) };
+        let mut pages = Pages::back_to(self, oldest);
+        pages.search.after = Some((last.at, last.id.clone()));
+        while let Some(page) = pages.next().await? {
+            runs.extend(page.iter().filter(|noted| is_its(noted)).map(|noted| noted.id.to_string()));
+        }
+        Ok(runs)
     }
 
     /// The ticks that nobody has brought to an end, as far as is known, back to the last run that has ended: many may have been
     /// skipped since.
     pub(crate) async fn open(&self) -> Result<Vec<jiff::Timestamp>> {
-        let mut search = Search::newest(self.topic.clone(), LOOKED_BACK);
-        let mut open = Vec::new();
-        loop {
-            let page = self.locks.notes()?.notes(&search).await?;
-            let Some(last) = page.last() else { return Ok(open) };
-            search.after = Some((last.at, last.id.clone()));
-            let records = page.iter().filter_map(|noted| serde_json::from_str::<Record>(&noted.text).ok());
+        let (mut pages, mut open) = (Pages::back_to(self, jiff::Timestamp::UNIX_EPOCH), Vec::new());
+        while let Some(page) = pages.next().await? {
             let (ended, others): (Vec<_>, Vec<_>) =
-                records.partition(|record| matches!(record.state, State::Done | State::Failed));
+                page.iter().filter_map(record).partition(|record| matches!(record.state, State::Done | State::Failed));
             let is_open = |record: &Record| matches!(record.state, State::Running | State::Lost | State::Stopped);
             open.extend(others.into_iter().filter(is_open).filter_map(|record| record.tick));
             if !ended.is_empty() {
-                return Ok(open);
+                break;
             }
         }
+        Ok(open)
     }
 
     /// Those of these ticks that are newer than what is known of the job before an instant, and not too old to be of interest.
@@ -197,8 +208,12 @@ impl<'a> Ledger<'a> {
         ticks: &[jiff::Timestamp],
         before: Option<jiff::Timestamp>,
     ) -> Result<Vec<jiff::Timestamp>> {
-        let newest = self.newest(LOOKED_BACK).await?.into_iter().filter_map(|record| record.tick);
-        let known = newest.filter(|tick| before.is_none_or(|before| *tick < before)).max();
+        let Some(oldest) = ticks.first() else { return Ok(Vec::new()) };
+        let (mut pages, mut known) = (Pages::back_to(self, *oldest), None);
+        while let Some(page) = pages.next().await? {
+            let of_it = page.iter().filter_map(|noted| record(noted)?.tick);
+            known = known.max(of_it.filter(|tick| before.is_none_or(|before| *tick < before)).max());
+        }
         let kept = ticks.last().and_then(|last| last.checked_sub(self.keep).ok());
         Ok(ticks.iter().copied().filter(|tick| Some(*tick) > known.max(kept)).collect())
     }
@@ -271,6 +286,11 @@ impl State {
 }
 
 impl Record {
+    /// A larger one belongs to a later run.
+    pub(crate) fn token_number(&self) -> Option<u64> {
+        self.token.as_ref()?.parse().ok()
+    }
+
     pub(crate) fn of(state: State, node: &str) -> Self {
         Self {
             tick: None,
@@ -285,6 +305,38 @@ impl Record {
             output: String::new(),
         }
     }
+}
+
+/// The notes of a ledger page by page, the latest written first.
+struct Pages<'a> {
+    locks: &'a Locks,
+    search: Search,
+}
+
+impl<'a> Pages<'a> {
+    /// All that may have been written of ticks from this one on: not the whole ledger.
+    fn back_to(ledger: &Ledger<'a>, oldest: jiff::Timestamp) -> Self {
+        let since = since_1970(oldest.checked_sub(EARLY).unwrap_or(oldest));
+        Self { locks: ledger.locks, search: Search { since, ..Search::newest(ledger.topic.clone(), PAGE) } }
+    }
+
+    /// The next one; none if there are no more.
+    async fn next(&mut self) -> Result<Option<Vec<Noted>>> {
+        let page = self.locks.notes()?.notes(&self.search).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        self.search.after = Some((last.at, last.id.clone()));
+        Ok(Some(page))
+    }
+}
+
+/// What a note says, if this version can read it.
+fn record(noted: &Noted) -> Option<Record> {
+    serde_json::from_str(&noted.text).ok()
+}
+
+/// Under which id the run stands, if there was one, of a tick that is said not to have been run.
+fn run_beside(id: &NoteId) -> Option<&str> {
+    id.as_str().strip_suffix(NOT_RUN)
 }
 
 /// Which instant a tick is.
@@ -358,7 +410,8 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
         let last = ticks[99];
-        assert!((10..=12).contains(&ledger.of_ticks(last, MOST).await.unwrap().len()), "those of ten minutes");
+        let read = Pages::back_to(&ledger, last).next().await.unwrap().unwrap().len();
+        assert!((10..=12).contains(&read), "those of ten minutes, and not {read}");
         assert_eq!(ledger.run_of(last).await.unwrap().unwrap().state, State::Done);
         let other = last + SignedDuration::from_secs(1);
         assert_eq!(ledger.unknown(&[ticks[90], last, other], None).await.unwrap(), [other], "the others ran");
@@ -371,6 +424,30 @@ mod tests {
         locks.notes().unwrap().note(&[skipped]).await.unwrap();
         assert_eq!(ledger.of_tick(other).await.unwrap().unwrap().state, State::Skipped);
         assert_eq!(ledger.run_of(other).await.unwrap(), None);
+    }
+
+    /// Which many were skipped since, or made up for.
+    #[tokio::test(start_paused = true)]
+    async fn what_ran_is_found_behind_many_others() {
+        let clock = std::sync::Arc::new(leasehold_testkit::PausedClock::start());
+        let store = leasehold::stores::Memory::new(clock.clone());
+        let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
+        let ledger = Ledger::of(&locks, "job").unwrap();
+        let first = board::instant(locks.time().await.unwrap());
+        let done = Record { tick: Some(first), ..Record::of(State::Done, "web") };
+        let mut notes = vec![ledger.note(&first.to_string(), done).unwrap()];
+        let after = |seconds| first + SignedDuration::from_secs(seconds);
+        notes.extend((1..=200).map(|n| ledger.not_run(after(n), Record::of(State::Skipped, "web")).unwrap()));
+        notes.push(ledger.not_run(first, Record::of(State::Skipped, "late")).unwrap());
+        for note in notes {
+            locks.notes().unwrap().note(&[note]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(ledger.run_of(first).await.unwrap().unwrap().state, State::Done);
+        assert_eq!(ledger.of_tick(first).await.unwrap().unwrap().state, State::Done);
+        assert_eq!(ledger.unknown(&[first, after(1)], Some(after(1))).await.unwrap(), [after(1)], "the first ran");
+        let newest: Vec<_> = ledger.newest(3).await.unwrap().into_iter().filter_map(|record| record.tick).collect();
+        assert_eq!(newest, [after(200), after(199)], "of the first, that it was not run is not told");
     }
 
     #[tokio::test]

@@ -80,6 +80,7 @@ mod error;
 mod event;
 mod history;
 mod job;
+mod late;
 mod ledger;
 mod node;
 mod orders;

@@ -9,6 +9,7 @@ use leasehold::{Error, Locks};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::event::{Event, Observer};
+use crate::late::Late;
 use crate::orders::Standing;
 use crate::pace::Pace;
 use crate::scribe::Scribe;
@@ -45,6 +46,7 @@ pub(crate) struct Node {
     /// What operators ask for, as it was heard last.
     pub orders: watch::Sender<Arc<Standing>>,
     pub scribe: Scribe,
+    pub late: Late,
     /// So many claims are under way at a time: of a store that is asked for all that is due at once the last answers would come too late.
     pub asking: Semaphore,
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use leasehold::store::{Note, NoteId, Noted, Search, Topic};
-use leasehold::{Error, HolderId, LockName, Locks, Result, Tick};
+use leasehold::{Error, ErrorKind, Guard, HolderId, LockName, Locks, NotDue, Outcome, Result, Tick, Wait};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::board::{self, KnownJob, instant};
 use crate::ledger::{self, Ledger, State};
@@ -19,8 +20,11 @@ const ASKED: Topic = Topic::of_all("asked");
 const KEEP_PAUSES: Duration = Duration::from_secs(400 * 24 * 3600);
 const MOST_PAUSES: u32 = 10_000;
 
-/// A note may be seen later than one that is stamped later, by so much.
-const LATE: Duration = Duration::from_secs(10);
+const A_MILLISECOND: SignedDuration = SignedDuration::from_millis(1);
+
+/// A note may be seen later than one that is stamped later, by so much: by as long as a call takes, and where its writer stamps it by
+/// as much as that one's clock is slow. There are few.
+const LATE: Duration = Duration::from_secs(5 * 60);
 
 /// What has gone since is noticed after so many looks.
 const LOOKS: u32 = 100;
@@ -31,6 +35,18 @@ const MOST_BEFORE: usize = 8;
 /// Whoever is to run what was asked for looks every few seconds.
 const KEEP_ASKED: Duration = Duration::from_secs(3600);
 const MOST_ASKED: u32 = 1000;
+
+/// The lock under which runs are asked for, one at a time. No job has its name.
+pub(crate) const ASKING: &str = "leasehold:trigger";
+
+/// Whoever dies while it asks holds others up for so long.
+const ASKING_TTL: Duration = Duration::from_secs(5);
+
+/// For so long it waits for others that ask.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The instants that were given out are remembered for so long.
+const KEEP_INSTANTS: Duration = Duration::from_secs(24 * 3600);
 
 /// That a job is paused, or was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +87,13 @@ pub(crate) struct Standing {
     pub pauses: HashMap<String, Pause>,
     /// By job; the oldest first.
     pub asked: HashMap<String, Vec<Asked>>,
+}
+
+impl Standing {
+    /// What of it is about this job.
+    pub fn about(&self, job: &str) -> (Option<Pause>, Vec<Asked>) {
+        (self.pauses.get(job).cloned(), self.asked.get(job).cloned().unwrap_or_default())
+    }
 }
 
 /// What operators ask of every scheduler over the same store and namespace. They look every two seconds.
@@ -140,18 +163,58 @@ impl<'a> Orders<'a> {
         self.locks.notes()?.note(&[pause, act]).await
     }
 
-    /// Has a job run now, once, on one of the nodes that know it; answers the tick that it runs for. A job that is running is
-    /// dealt with as at any tick.
+    /// Has a job run now, once, on one of the nodes that know it; answers the tick that it runs for: no other run that was asked for has the
+    /// same. A job that is running is dealt with as at any tick.
     ///
     /// # Errors
-    /// The name is not legal, or the store can't keep it.
+    /// The name is not legal, or the store can't keep it. Then nothing was asked for; or, where the
+    /// [store may have done it](Error::applied), perhaps.
     pub async fn trigger(&self, job: &str, by: &str, why: &str) -> Result<Timestamp> {
         LockName::new(job)?;
-        let tick = beside_ticks(instant(self.locks.time().await?));
+        check_name(job)?;
+        let notes = self.locks.notes()?;
+        let (turn, tick) = self.turn().await?;
         let asked = Asked { job: job.to_owned(), by: by.to_owned(), why: why.to_owned(), tick };
-        let asked = note(ASKED, &HolderId::fresh().to_string(), &asked, KEEP_ASKED, MOST_ASKED)?;
-        self.locks.notes()?.note(&[asked]).await?;
-        Ok(tick)
+        let written = match note(ASKED, &HolderId::fresh().to_string(), &asked, KEEP_ASKED, MOST_ASKED) {
+            Ok(asked) => notes.note(&[asked]).await,
+            Err(error) => Err(error),
+        };
+        // Its instant is nobody else's, whatever became of the note.
+        drop(turn.complete().await);
+        written.map(|()| tick)
+    }
+
+    /// An instant of its own, and the turn to ask: as long as it is held nobody gets a later one, so that nodes hear of them in order.
+    ///
+    /// It is a tick of a lock: the store grants each once, to one, and none that is older. A lock alone would not do: whoever stalls
+    /// for longer than it lasts writes when the next has looked already.
+    async fn turn(&self) -> Result<(Guard, Timestamp)> {
+        let began = Instant::now();
+        let mut taken = Timestamp::UNIX_EPOCH;
+        loop {
+            let now = instant(self.locks.time().await?);
+            let at = beside_ticks(now.max(taken.checked_add(A_MILLISECOND).unwrap_or(taken)));
+            let tick =
+                ledger::tick(at).ok_or_else(|| Error::invalid(format!("{at} is no tick; set the store's clock")))?;
+            let rest = PATIENCE.saturating_sub(began.elapsed());
+            let lock = self.locks.lock(ASKING).ttl(ASKING_TTL).tick(tick).remember(KEEP_INSTANTS).wait(Wait::For(rest));
+            match lock.acquire().await? {
+                Outcome::Acquired(guard) => return Ok((guard, at)),
+                Outcome::NotDue(NotDue::Claimed { newest, .. }) if !rest.is_zero() => {
+                    taken = ledger::instant(newest).max(at);
+                }
+                Outcome::NotDue(NotDue::Claimed { .. }) | Outcome::Contended(_) => {
+                    let why = format!("others ask for runs, too, and none had its turn within {PATIENCE:?}; ask again");
+                    return Err(Error::new(ErrorKind::TimedOut, why));
+                }
+                Outcome::NotDue(why) => {
+                    let what =
+                        "the last run that was asked for was given an instant that is far ahead of the store's clock";
+                    let fix = format!("set the clock, or reset the marks of {ASKING:?}");
+                    return Err(Error::new(ErrorKind::Refused, format!("{what} ({why}); {fix}")));
+                }
+            }
+        }
     }
 
     /// Records that the marks of a job were reset: by whom, and why.
@@ -185,7 +248,17 @@ impl<'a> Orders<'a> {
 /// Ticks of schedules are whole seconds: what is asked for is none of them.
 fn beside_ticks(now: Timestamp) -> Timestamp {
     let is_whole = now.subsec_nanosecond() == 0;
-    if is_whole { now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now) } else { now }
+    if is_whole { now.checked_add(A_MILLISECOND).unwrap_or(now) } else { now }
+}
+
+/// A job must not have the name of our own lock.
+pub(crate) fn check_name(job: &str) -> Result<()> {
+    if job == ASKING {
+        return Err(Error::invalid(format!(
+            "{job:?} is the lock under which runs are asked for; give the job another name"
+        )));
+    }
+    Ok(())
 }
 
 fn note(topic: Topic, id: &str, order: &impl Serialize, keep: Duration, most: u32) -> Result<Note> {
@@ -210,12 +283,15 @@ impl Hearing {
         let since = if self.looks == 0 { Duration::ZERO } else { self.newest.saturating_sub(LATE) };
         let pauses = read_since(locks, PAUSES, MOST_PAUSES, since).await?;
         let asked = read_since(locks, ASKED, MOST_ASKED, since).await?;
+        let heard = pauses.iter().map(|(at, ..)| *at).chain(asked.iter().map(|(at, ..)| *at)).max();
+        if let Some(heard) = heard.filter(|heard| *heard > self.newest) {
+            // One whose writer's clock is fast must not make us deaf to all others.
+            self.newest = heard.min(locks.time().await?).max(self.newest);
+        }
         if self.looks == 0 {
             (self.pauses, self.asked) = (HashMap::new(), BTreeMap::new());
         }
         self.looks = (self.looks + 1) % LOOKS;
-        let heard = pauses.iter().map(|(at, ..)| at).chain(asked.iter().map(|(at, ..)| at));
-        self.newest = heard.copied().fold(self.newest, Duration::max);
         self.pauses.extend(pauses.into_iter().map(|(_, job, pause)| (job, pause)));
         self.asked.extend(asked.into_iter().map(|(_, id, asked)| (id, asked)));
         Ok(Standing { pauses: self.pauses.clone(), asked: by_job(self.asked.values()) })
@@ -307,4 +383,46 @@ impl Pause {
 
 fn who_and_why(by: &str, why: &str) -> String {
     if why.is_empty() { by.to_owned() } else { format!("{by}: {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use futures_util::future::BoxFuture;
+    use leasehold::stores::Memory;
+    use leasehold::validity::{Clock, Moment};
+
+    use super::*;
+
+    /// Shows so many seconds.
+    #[derive(Debug)]
+    struct Set(AtomicU64);
+
+    impl Clock for Set {
+        fn now(&self) -> Moment {
+            Moment::from_nanos(self.0.load(Ordering::SeqCst) * 1_000_000_000)
+        }
+
+        fn sleep_until(&self, _at: Moment) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// As in etcd, where notes are stamped by the clock of whoever writes them.
+    #[tokio::test]
+    async fn a_writer_whose_clock_is_wrong_makes_nobody_deaf() {
+        const NOW: u64 = 36_000;
+        let clock = Arc::new(Set(AtomicU64::new(NOW)));
+        let locks = Locks::builder().simulated(clock.clone()).over(Arc::new(Memory::new(clock.clone())));
+        let mut hearing = Hearing::default();
+        for (job, shown) in [("first", NOW), ("fast", NOW + 3600), ("right", NOW), ("slow", NOW - 120)] {
+            clock.0.store(shown, Ordering::SeqCst);
+            Orders::over(&locks).pause(job, "ada", "").await.unwrap();
+            clock.0.store(NOW, Ordering::SeqCst);
+            let standing = hearing.standing(&locks).await.unwrap();
+            assert!(standing.pauses.contains_key(job), "{job}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::clock::{SystemClock, WallClock};
 use crate::cron::hashed;
 use crate::event::{Event, Observer};
 use crate::job::Job;
+use crate::late::Late;
 use crate::node::{ASKING, Ending, LONGEST_PAUSE, Node, SHORTEST_PAUSE};
 use crate::orders::Hearing;
 use crate::pace::Pace;
@@ -114,17 +115,25 @@ impl Scheduler {
         let Self { locks, clock, observer, grace, roster } = self;
         let (ending, told) = watch::channel(Ending::No);
         let (pace, orders) = (Pace::of(clock), watch::Sender::default());
-        let (scribe, asking) = (Scribe::default(), Semaphore::new(ASKING));
-        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, asking });
+        let (scribe, late, asking) = (Scribe::default(), Late::default(), Semaphore::new(ASKING));
+        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, asking });
         let mut attendants = JoinSet::new();
         tokio::select! {
             () = stop => (),
             () = attend_to(&node, roster.changes(), &mut attendants) => (),
         }
         ending.send_replace(Ending::Soon);
+        let ended = async {
+            tokio::select! {
+                biased;
+                () = async { while attendants.join_next().await.is_some() {} } => (),
+                () = node.late.keep_writing(&node) => (),
+            }
+            node.late.until_written(&node).await;
+        };
         let is_in_time = tokio::select! {
             biased;
-            () = async { while attendants.join_next().await.is_some() {} } => true,
+            () = ended => true,
             () = tokio::time::sleep(grace) => false,
             () = hurry => false,
         };
@@ -161,7 +170,7 @@ async fn attend_to(node: &Arc<Node>, mut roster: watch::Receiver<Vec<Job>>, atte
             }
         }
     };
-    tokio::join!(node.pace.keep(&node.locks), listen(node), keep_up);
+    tokio::join!(node.pace.keep(&node.locks), listen(node), node.late.keep_writing(node), keep_up);
 }
 
 /// By name, what tells the attendant of a job what it is now. Dropped, it tells it that the job is gone.

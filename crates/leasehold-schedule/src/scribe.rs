@@ -1,74 +1,109 @@
 //! Writes what the turns of one node have to say.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use leasehold::store::Note;
-use leasehold::{Locks, Result};
+use futures_util::{StreamExt, stream};
+use leasehold::store::{Note, Topic};
+use leasehold::{Applied, Error, ErrorKind, Locks, Result};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-/// So many notes are written in one call.
+/// So many notes are written together.
 const AT_ONCE: usize = 200;
 
-/// The notes of a node: those that come while others are being written are written together, in the order in which they came. A
-/// thousand runs that begin in one second are so a few calls of the store, and not a thousand.
+/// To so many topics at a time: a store writes to one at a time over its session, and what waits there has a time-out.
+const TOPICS: usize = 4;
+
+/// A store that has refused some is asked to write the others for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The notes of a node: those that come while others are being written are written together, those of a topic in one call and in the
+/// order in which they came. Of ten runs of a job that end in one second are so one or two calls of the store, and not ten.
 #[derive(Debug, Default)]
 pub(crate) struct Scribe {
-    page: Mutex<Page>,
+    page: Mutex<VecDeque<Line>>,
     writing: tokio::sync::Mutex<()>,
 }
 
-#[derive(Debug, Default)]
-struct Page {
-    waiting: VecDeque<Note>,
-    /// How many ever came, and how many of these were taken to be written.
-    came: u64,
-    taken: u64,
+/// A note, and whom to tell what became of it.
+#[derive(Debug)]
+struct Line {
+    note: Note,
+    tell: oneshot::Sender<Result<()>>,
 }
 
 impl Scribe {
-    /// Comes back once it is written, or could not be. An error is told to one of those whose notes it is about.
+    /// Comes back once it is written, or could not be. An error is told to all whose notes it is about.
     pub async fn write(&self, locks: &Locks, note: Note) -> Result<()> {
-        let place = self.with_page(|page| {
-            page.waiting.push_back(note);
-            page.came += 1;
-            page.came
-        });
+        let (tell, mut told) = oneshot::channel();
+        self.with_page(|page| page.push_back(Line { note, tell }));
         loop {
-            let _one_at_a_time = self.writing.lock().await;
-            let notes = self.with_page(|page| page.take_for(place));
-            if notes.is_empty() {
-                return Ok(());
-            }
-            locks.notes()?.note(&notes).await?;
+            let _one_at_a_time = tokio::select! {
+                biased;
+                written = &mut told => return written.unwrap_or_else(|_| Err(given_up())),
+                turn = self.writing.lock() => turn,
+            };
+            let lines: Vec<_> = self.with_page(|page| page.drain(..page.len().min(AT_ONCE)).collect());
+            write(locks, lines).await;
         }
     }
 
-    fn with_page<T>(&self, look: impl FnOnce(&mut Page) -> T) -> T {
+    fn with_page<T>(&self, look: impl FnOnce(&mut VecDeque<Line>) -> T) -> T {
         look(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Page {
-    /// What is to be written for the sake of who came in this place; nothing once that was taken.
-    fn take_for(&mut self, place: u64) -> Vec<Note> {
-        if self.taken >= place {
-            return Vec::new();
-        }
-        let notes: Vec<_> = self.waiting.drain(..self.waiting.len().min(AT_ONCE)).collect();
-        self.taken += notes.len() as u64;
-        notes
+/// Topic by topic, so that one that can't be written to keeps no other waiting, nor is more lost with it.
+async fn write(locks: &Locks, lines: Vec<Line>) {
+    let mut topics: BTreeMap<Topic, (Vec<Note>, Vec<oneshot::Sender<_>>)> = BTreeMap::new();
+    for Line { note, tell } in lines {
+        let (notes, tells) = topics.entry(note.topic.clone()).or_default();
+        notes.push(note);
+        tells.push(tell);
     }
+    let (began, failed) = (Instant::now(), OnceLock::new());
+    let write = async |(notes, tells): (Vec<Note>, Vec<oneshot::Sender<_>>)| {
+        let written = match failed.get() {
+            Some(error) if began.elapsed() > PATIENCE => Err(same(error)),
+            _ => note(locks, &notes).await,
+        };
+        for tell in tells {
+            // Who has gone meanwhile need not know.
+            let _ = tell.send(written.as_ref().copied().map_err(same));
+        }
+        if let Err(error) = written {
+            let _ = failed.set(error);
+        }
+    };
+    stream::iter(topics.into_values()).for_each_concurrent(TOPICS, write).await;
+}
+
+async fn note(locks: &Locks, notes: &[Note]) -> Result<()> {
+    locks.notes()?.note(notes).await
+}
+
+/// The same error, for another note.
+fn same(error: &Error) -> Error {
+    let same = Error::new(error.kind(), error.to_string());
+    if error.applied() == Applied::Maybe { same.maybe_applied() } else { same }
+}
+
+/// Whoever wrote it has gone.
+fn given_up() -> Error {
+    Error::new(ErrorKind::Unavailable, "the note was being written when its writer was ended").maybe_applied()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use futures_util::future::join_all;
-    use leasehold::store::{NoteId, Search, Topic};
+    use leasehold::LockName;
+    use leasehold::store::{NoteId, Search};
     use leasehold::stores::Memory;
-    use leasehold_testkit::PausedClock;
+    use leasehold_testkit::{Fault, Faulty, Operation, PausedClock};
 
     use super::*;
 
@@ -79,18 +114,35 @@ mod tests {
         Note { topic: TOPIC, id: NoteId::new(&id.to_string()).unwrap(), text: text.to_owned(), keep, most: 1000 }
     }
 
-    #[test]
-    fn what_came_meanwhile_is_taken_in_order_and_once() {
-        let mut page = Page::default();
-        for nth in 0..AT_ONCE + 1 {
-            page.waiting.push_back(note(nth, ""));
-            page.came += 1;
+    /// To be written in one go.
+    async fn all_at_once(scribe: &Scribe, locks: &Locks, notes: Vec<Note>) -> Vec<Result<()>> {
+        let turn = scribe.writing.lock().await;
+        let all = join_all(notes.into_iter().map(|note| scribe.write(locks, note)));
+        let (all, ()) = tokio::join!(all, async {
+            tokio::task::yield_now().await;
+            drop(turn);
+        });
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_is_told_to_all_whom_it_concerns_and_to_nobody_else() {
+        let clock = Arc::new(PausedClock::start());
+        let store = Faulty::over(Arc::new(Memory::new(clock.clone())));
+        let faults = store.faults();
+        let locks = Locks::builder().simulated(clock).over(Arc::new(store));
+        let about = |job: &str, id| Note { topic: TOPIC.about(LockName::new(job).unwrap()), ..note(id, job) };
+        let notes = (0..3).flat_map(|id| ["a", "b"].map(|job| about(job, id))).collect();
+        faults.next(Operation::WriteNotes, Fault::Fail(ErrorKind::Unavailable));
+        let scribe = Scribe::default();
+        let written = all_at_once(&scribe, &locks, notes).await;
+        assert_eq!(written.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, false, true, false, true]);
+        for (job, found) in [("a", 0), ("b", 3)] {
+            let topic = TOPIC.about(LockName::new(job).unwrap());
+            assert_eq!(locks.notes().unwrap().notes(&Search::newest(topic, 9)).await.unwrap().len(), found);
         }
-        let first = page.take_for(1);
-        assert!(first.len() == AT_ONCE && first[0] == note(0, "") && first[AT_ONCE - 1] == note(AT_ONCE - 1, ""));
-        assert_eq!(page.take_for(AT_ONCE as u64), [], "it was taken with the first");
-        assert_eq!(page.take_for(AT_ONCE as u64 + 1), [note(AT_ONCE, "")]);
-        assert_eq!(page.take_for(AT_ONCE as u64 + 1), []);
+        assert!(scribe.with_page(|page| page.is_empty()));
+        scribe.write(&locks, about("a", 0)).await.expect("it is tried again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -104,6 +156,6 @@ mod tests {
         assert!(first.into_iter().chain(last).all(|written| written.is_ok()));
         let found = locks.notes().unwrap().notes(&Search::newest(TOPIC, 1000)).await.unwrap();
         assert!(found.len() == 500 && found.iter().all(|noted| noted.text == "last"));
-        assert!(scribe.with_page(|page| page.waiting.is_empty() && page.came == 1000 && page.taken == 1000));
+        assert!(scribe.with_page(|page| page.is_empty()));
     }
 }

@@ -16,8 +16,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What a node needs at most between its release and the ledger.
 const TO_TELL: Duration = Duration::from_secs(10);
 
-/// Among so many records that of a tick is looked for.
-const LOOKED_THROUGH: u32 = 64;
+/// After the end of a minimum hold: sooner it is not free, and later others ask.
+const JUST_AFTER: Duration = Duration::from_millis(10);
 
 impl Turn<'_> {
     /// Gives the lock back, and answers how the run has ended: as its job says, unless its tick was completed.
@@ -32,7 +32,7 @@ impl Turn<'_> {
                 drop(run.guard.not_started().await);
                 how
             }
-            (How::Lost(_) | How::Stopped, Left::Nothing) if self.is_complete(&run).await => {
+            (How::Lost(_) | How::Stopped | How::Died(_), Left::Nothing) if self.is_complete(&run).await => {
                 drop(run.guard.complete().await);
                 How::Done
             }
@@ -70,6 +70,7 @@ impl Turn<'_> {
     async fn settle(&self, tick: Tick, ours: HolderId, failed: How) -> How {
         let mut pause = SHORTEST_PAUSE;
         loop {
+            let mut free_in = Duration::ZERO;
             match self.claim(tick).await {
                 Ok(outcome) if is_done(&outcome) => return How::Done,
                 Ok(Outcome::Acquired(guard)) => {
@@ -81,10 +82,11 @@ impl Turn<'_> {
                 Ok(Outcome::Contended(holding)) if has_holder(&holding, tick, |holder| holder != ours) => {
                     return failed;
                 }
-                Ok(Outcome::Contended(_)) | Err(_) => (),
+                Ok(Outcome::Contended(holding)) => free_in = holding.free_in(),
+                Err(_) => (),
             }
-            // Left open, another node finds out.
-            if !self.node.sleeps(pause).await {
+            // Left open, another node finds out, and does it again. So may one that is quicker once the minimum hold is over.
+            if !self.node.sleeps(pause_before(free_in, pause)).await {
                 return failed;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -94,10 +96,17 @@ impl Turn<'_> {
     /// Of a tick that is over here: if it was completed by a run that holds the lock still, and that one's node dies before it says so, this
     /// one does. The end of any other run closes the tick and frees the lock in one step.
     pub(crate) async fn sees_it_told(&self, tick: Tick) {
-        if !self.job.terms.at_least_once || !self.is_held_for(tick).await {
+        if !self.job.terms.at_least_once {
             return;
         }
-        while self.is_held_for(tick).await {
+        let mut was_held = false;
+        loop {
+            match self.is_held_for(tick).await {
+                Ok(true) => was_held = true,
+                Ok(false) if was_held => break,
+                Ok(false) => return,
+                Err(_) => {} // It may be.
+            }
             if !self.node.sleeps(LOOK).await {
                 return;
             }
@@ -107,16 +116,15 @@ impl Turn<'_> {
         }
     }
 
-    async fn is_held_for(&self, tick: Tick) -> bool {
-        let holding = self.node.locks.inspect(&self.job.name).await;
-        holding.is_ok_and(|holding| holding.is_some_and(|holding| has_holder(&holding, tick, |_| true)))
+    async fn is_held_for(&self, tick: Tick) -> leasehold::Result<bool> {
+        let holding = self.node.locks.inspect(&self.job.name).await?;
+        Ok(holding.is_some_and(|holding| has_holder(&holding, tick, |_| true)))
     }
 
     async fn writes_down_that_it_is_done(&self, tick: Tick) {
         let Some(ledger) = self.node.told(self.ledger()) else { return };
-        let newest = self.node.told(ledger.newest(LOOKED_THROUGH).await).unwrap_or_default();
-        let is_it = |record: &Record| record.tick == Some(instant(tick)) && record.state == State::Running;
-        if let Some(record) = newest.into_iter().find(is_it) {
+        let known = self.node.told(ledger.run_of(instant(tick)).await).flatten();
+        if let Some(record) = known.filter(|record| record.state == State::Running) {
             let reason = Some("its node has ended since, and did not say so".to_owned());
             let record = Record { state: State::Done, ended: Some(self.node.now()), reason, ..record };
             self.records(&instant(tick).to_string(), record).await;
@@ -126,6 +134,11 @@ impl Turn<'_> {
     async fn claim(&self, tick: Tick) -> leasehold::Result<Outcome> {
         self.lock(tick).try_acquire().await
     }
+}
+
+/// How long to wait for a lock that is free in so long; zero, if that is not known.
+fn pause_before(free_in: Duration, pause: Duration) -> Duration {
+    if free_in.is_zero() { pause } else { pause.min(free_in + JUST_AFTER) }
 }
 
 /// Whether somebody holds the lock for that tick.
@@ -138,4 +151,17 @@ fn has_holder(holding: &Holding, tick: Tick, counts: impl Fn(HolderId) -> bool) 
 
 fn is_done(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::NotDue(NotDue::Claimed { unfinished: false, .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_asks_as_soon_as_the_minimum_hold_is_over() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause_before(Duration::ZERO, second), second, "a transaction is open, who knows for how long");
+        assert_eq!(pause_before(second * 2, second), second);
+        assert_eq!(pause_before(second, second * 15), second + JUST_AFTER);
+    }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use leasehold::store::Note;
-use leasehold::{Guard, Holding, Lock, Tick};
+use leasehold::{Error, Guard, Holding, Lock, LossReason, Span, Tick};
 
 use crate::event::{Event, How, NotRun};
 use crate::job::Job;
+use crate::late::Waiting;
 use crate::ledger::{self, Ledger, Record, State, instant};
-use crate::node::Node;
+use crate::node::{Ending, Node};
 use crate::work::{Cut, Ended, Left, Run};
 
 /// A tick whose node has died so often is given up: perhaps it is what kills them.
@@ -50,7 +51,8 @@ impl<'a> Turn<'a> {
     pub async fn is_not_run(&self, tick: Tick, why: NotRun) {
         self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &why });
         let Some(ledger) = self.ledger_if_any() else { return };
-        self.writes(ledger.not_run(instant(tick), self.record_of(&why))).await;
+        let record = self.record_of(&why);
+        self.writes(record.clone(), ledger.not_run(instant(tick), record)).await;
     }
 
     /// The same, if nothing is known of a run.
@@ -59,6 +61,14 @@ impl<'a> Turn<'a> {
         if self.node.told(ledger.run_of(instant(tick)).await).is_some_and(|run| run.is_none()) {
             self.is_not_run(tick, why).await;
         }
+    }
+
+    /// The same of a tick that is older than the newest one that was claimed: by a run, or so the store has it.
+    pub async fn is_overtaken(&self, tick: Tick, newest: Tick) {
+        let Some(ledger) = self.ledger_if_any() else { return };
+        let run = self.node.told(ledger.run_of(instant(newest)).await);
+        let is_known = run.is_none_or(|run| run.is_some());
+        self.is_unknown(tick, if is_known { NotRun::Overtaken(newest) } else { NotRun::Counted(newest) }).await;
     }
 
     /// Tells and writes down that nobody has run these ticks, which all came before another: those of them that are newer
@@ -113,7 +123,7 @@ impl<'a> Turn<'a> {
     pub async fn run(&self, guard: Guard, tick: Tick) -> How {
         let (job, began) = (&self.job.name, self.node.now());
         let attempt = guard.attempt().max(1);
-        let mut run = Run { job: job.clone(), tick, guard, attempt, ending: self.node.ending.clone() };
+        let mut run = Run { job: job.clone(), tick, guard, attempt, failed: None, ending: self.node.ending.clone() };
         let mut record = Record {
             tick: Some(instant(tick)),
             asked: self.asked.clone(),
@@ -127,15 +137,22 @@ impl<'a> Turn<'a> {
         // Neither the work nor the release waits for the ledger, and what it says last must come last.
         let ended = async {
             let (how, output, left) = self.work(&mut run).await;
-            let attempts = run.attempt;
-            (self.give_back(run, how, left).await, output, attempts)
+            let (attempts, failed) = (run.attempt, run.failed.take());
+            (self.give_back(run, how, left).await, output, attempts, failed)
         };
-        let (_, (how, output, attempts)) = tokio::join!(self.records(&id, record.clone()), ended);
+        let (_, (how, output, attempts, failed)) = tokio::join!(self.records(&id, record.clone()), ended);
         let ended = self.node.now();
         let took = Duration::try_from(ended.duration_since(began)).unwrap_or_default();
         self.node.tell(&Event::Ended { job, tick, took, how: &how });
-        record = Record { state: how.state(), ended: Some(ended), attempts, reason: how.reason(), output, ..record };
-        if !matches!(how, How::Lost(_)) || !self.is_run_again(&record).await {
+        record = Record {
+            state: how.state(),
+            ended: Some(ended),
+            attempts,
+            reason: self.reason(&how, failed),
+            output,
+            ..record
+        };
+        if !matches!(how, How::Lost(_) | How::Died(_)) || !self.is_run_again(&record).await {
             self.records(&id, record).await;
         }
         how
@@ -143,20 +160,26 @@ impl<'a> Turn<'a> {
 
     /// Whether another node has taken over what this one has lost, as far as is known.
     async fn is_run_again(&self, record: &Record) -> bool {
-        let token = |record: &Record| record.token.as_ref().and_then(|token| token.parse::<u64>().ok());
         let (Some(ledger), Some(tick)) = (self.ledger_if_any(), record.tick) else { return false };
         let known = self.node.told(ledger.run_of(tick).await).flatten();
-        known.is_some_and(|known| token(&known) > token(record))
+        known.is_some_and(|known| known.token_number() > record.token_number())
     }
 
+    /// Where the store can't be asked now, it is written later.
     pub(crate) async fn records(&self, id: &str, record: Record) {
-        self.writes(self.ledger().and_then(|ledger| ledger.note(id, record))).await;
+        self.writes(record.clone(), self.ledger().and_then(|ledger| ledger.note(id, record))).await;
     }
 
-    async fn writes(&self, note: leasehold::Result<Note>) {
-        if let Some(note) = self.node.told(note) {
-            self.node.told(self.node.scribe.write(&self.node.locks, note).await);
+    async fn writes(&self, record: Record, note: leasehold::Result<Note>) {
+        let Some(note) = self.node.told(note) else { return };
+        let waiting = Waiting { job: self.job.name.clone(), record, note };
+        // Nothing overtakes what was said before about the same.
+        let Some(waiting) = self.node.late.not_replacing(waiting) else { return };
+        let written = self.node.scribe.write(&self.node.locks, waiting.note.clone()).await;
+        if written.as_ref().is_err_and(Error::is_transient) {
+            self.node.late.add(waiting);
         }
+        self.node.told(written);
     }
 
     /// How it went, what it wrote last, and what of it may be at work still.
@@ -171,25 +194,43 @@ impl<'a> Turn<'a> {
             tokio::select! {
                 biased;
                 cut = run.cut() => return (cut.into(), output, left),
+                // Nothing is begun any more.
+                () = self.node.ends(Ending::Soon) => return (How::Stopped, output, left),
                 () = tokio::time::sleep(retries.pause_before(tries)) => {}
             }
+            // It counts once it begins.
+            run.attempt += u32::from(tries > 1);
             // Also what panics before there is a future.
             let attempt = AssertUnwindSafe(async { self.job.work.run(run).await }).catch_unwind().await;
             let ended = attempt.unwrap_or_else(|panic| Ended::from(Err(said(&*panic).into())));
             (left, output) = (left.max(ended.left), ended.output);
+            // Of what may be at work still nobody knows whether it has failed.
+            let how: fn(String) -> How = if ended.died || left == Left::Perhaps { How::Died } else { How::Failed };
+            let is_last = tries > retries.most || left == Left::Perhaps || (ended.died && self.node.is_ending());
             match (ended.result, run.is_cut()) {
                 (Ok(()), _) => return (How::Done, output, left),
                 (Err(_), _) if self.is_complete(run).await => return (How::Done, output, left),
                 (Err(_), Some(cut)) => return (cut.into(), output, left),
-                (Err(why), None) if tries > retries.most || left == Left::Perhaps => {
-                    return (How::Failed(why.to_string()), output, left);
-                }
-                (Err(_), None) => {
+                (Err(why), None) if is_last => return (how(why.to_string()), output, left),
+                (Err(why), None) => {
                     tries += 1;
-                    run.attempt += 1;
+                    run.failed = Some(why.to_string());
                 }
             }
         }
+    }
+
+    /// Why it ended so, for the ledger; and how it failed last, where that is not what it says.
+    fn reason(&self, how: &How, failed: Option<String>) -> Option<String> {
+        let why = match (how, self.job.terms.time_limit) {
+            (How::Lost(LossReason::HeldTooLong), Some(limit)) => {
+                Some(format!("its time_limit of {} was over", Span(limit)))
+            }
+            _ => how.reason(),
+        };
+        let failed = failed.filter(|_| matches!(how, How::Lost(_) | How::Stopped));
+        let failed = failed.map(|failed| format!("it failed before: {failed}"));
+        Some([why, failed].into_iter().flatten().collect::<Vec<_>>().join("; ")).filter(|why| !why.is_empty())
     }
 }
 

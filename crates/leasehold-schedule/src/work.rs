@@ -22,6 +22,8 @@ pub struct Run {
     pub(crate) tick: Tick,
     pub(crate) guard: Guard,
     pub(crate) attempt: u32,
+    /// How it failed last, before it was tried again.
+    pub(crate) failed: Option<String>,
     pub(crate) ending: watch::Receiver<Ending>,
 }
 
@@ -137,6 +139,9 @@ pub struct Ended {
     pub output: String,
     /// What of it may be at work still.
     pub left: Left,
+    /// Whether something else than the work itself, and than [what it is told](Run::cut), has ended it: a process that it needs was
+    /// killed, say. With a result that says why, it has not failed but died: where it is to run at least once its tick stays open.
+    pub died: bool,
 }
 
 /// What may be at work still of a run that has ended: this decides what becomes of its lock.
@@ -162,12 +167,18 @@ impl Ended {
     pub fn left(self, left: Left) -> Self {
         Self { left, ..self }
     }
+
+    /// Ended by something else than itself, see [`died`](Self::died).
+    #[must_use]
+    pub fn died(self, died: bool) -> Self {
+        Self { died, ..self }
+    }
 }
 
 impl From<Result<(), Failure>> for Ended {
     /// One that wrote nothing, and left nothing at work.
     fn from(result: Result<(), Failure>) -> Self {
-        Self { result, output: String::new(), left: Left::Nothing }
+        Self { result, output: String::new(), left: Left::Nothing, died: false }
     }
 }
 

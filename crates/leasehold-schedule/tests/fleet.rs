@@ -345,6 +345,11 @@ async fn one_tick_queues_for_the_end_of_the_last() {
     assert!(ran.windows(2).all(|pair| pair[0].to.unwrap() <= pair[1].from), "{ran:?}");
     let idle: Vec<_> = ran.windows(2).map(|pair| pair[1].from - pair[0].to.unwrap()).collect();
     assert!(idle.iter().filter(|idle| **idle < SECOND).count() * 10 > idle.len() * 7, "{idle:?}");
+    let locks = fleet.locks();
+    let told = Ledger::of(&locks, "job").unwrap().newest(1000).await.unwrap();
+    let skipped: Vec<_> = told.into_iter().filter(|record| record.state == State::Skipped).collect();
+    let is_said = |record: &Record| record.reason.as_ref().unwrap().contains("a later tick took its place in the line");
+    assert!(!skipped.is_empty() && skipped.iter().all(is_said), "{skipped:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,6 +422,60 @@ async fn what_fails_is_tried_again_for_so_often_and_then_has_failed() {
     let [record] = &records[..] else { panic!("one tick: {records:?}") };
     assert_eq!((record.state, record.attempts), (State::Failed, 3));
     assert_eq!(record.reason.as_deref(), Some("attempt 3 failed"));
+}
+
+/// An attempt counts once it has begun: neither a limit nor a stop in the pause before it makes one more.
+#[tokio::test(start_paused = true)]
+async fn what_ends_while_it_waits_to_be_tried_again_was_begun_as_often_as_it_was() {
+    for (limit, state, reason) in [
+        (Some(2 * MINUTE), State::Lost, "its time_limit of 2m was over; it failed before: attempt 2"),
+        (None, State::Stopped, "it failed before: attempt 2"),
+    ] {
+        let fleet = Fleet::new().await;
+        let begun = Arc::new(AtomicI64::new(0));
+        let counts = Arc::clone(&begun);
+        let mut job = Job::new("job", Schedule::parse("@every 1h", None).unwrap(), move |run| {
+            counts.fetch_add(1, Ordering::Relaxed);
+            let why = format!("attempt {}", run.attempt());
+            Box::pin(async move { Err(why.into()) })
+        });
+        if let Some(limit) = limit {
+            job = job.time_limit(limit);
+        }
+        let retries = Retries { most: 5, first: 50 * SECOND, longest: HOUR };
+        let node = fleet.node(0, [job.retries(retries)]);
+        // Attempts at 0 and 50 s after the tick; the next would come 100 s later.
+        let tick = at_start_of_minute(fleet.now()) + SignedDuration::from_hours(1);
+        sleep(Duration::try_from(tick.duration_since(fleet.now())).unwrap() + MINUTE + 5 * SECOND).await;
+        if limit.is_some() {
+            sleep(2 * MINUTE).await;
+        }
+        let stopped = Instant::now();
+        node.stop().await;
+        assert!(stopped.elapsed() < SECOND, "nothing is waited for that is not to begin");
+        let record = fleet.record().await;
+        assert_eq!((record.state, record.attempts, begun.load(Ordering::Relaxed)), (state, 2, 2));
+        assert_eq!(record.reason.as_deref(), Some(reason));
+    }
+}
+
+/// A mark without a run: as a quorum has it that is new, for all that was due before.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_only_the_store_counts_as_run_is_told_as_that() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 1h", SECOND, 0);
+    let node = fleet.node(0, [job()]);
+    sleep(SECOND).await;
+    let tick = job().schedule().next_after(fleet.now()).unwrap();
+    let floor = Tick::from_unix_millis(tick.as_millisecond() + 60_000).unwrap();
+    fleet.until(tick - SignedDuration::from_secs(10)).await;
+    let claimed = fleet.locks().lock("job").tick(floor).try_acquire().await.unwrap();
+    drop(claimed.guard().unwrap().complete().await);
+    sleep(MINUTE).await;
+    node.stop().await;
+    let record = fleet.record().await;
+    assert_eq!((record.tick, record.state), (Some(tick), State::Skipped));
+    assert!(record.reason.as_ref().unwrap().contains("counts ticks up to"), "{record:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -534,7 +593,7 @@ async fn a_run_over_its_time_limit_is_told_and_what_it_said_last_is_kept() {
     assert!(took >= 62 * SECOND && took < 63 * SECOND, "{took:?}");
     let record = fleet.record().await;
     assert_eq!((record.state, record.output.as_str()), (State::Lost, "last words\n"));
-    assert!(record.reason.unwrap().contains("longer than allowed"));
+    assert_eq!(record.reason.unwrap(), "its time_limit of 1m was over");
     node.stop().await;
 }
 

@@ -152,6 +152,34 @@ async fn a_queue_does_not_poll_all_through_a_run() {
     }
 }
 
+/// In the store's line whoever asks anew comes last.
+#[tokio::test(start_paused = true)]
+async fn orders_for_other_jobs_take_no_tick_out_of_the_line() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 1h", 3 * HOUR, nth).overlap(Overlap::Queue);
+    let (node, faults) = fleet.faulty_node(0, [job(0)]);
+    let begun = fleet.first_begun().await;
+    fleet.until(begun.tick + SignedDuration::from_mins(62)).await;
+    let locks = fleet.locks();
+    let mut asked = Vec::new();
+    for orders in [false, true] {
+        let before = faults.calls(Operation::TryAcquire);
+        for _ in 0..100 {
+            sleep(3 * SECOND).await;
+            if orders {
+                Orders::over(&locks).trigger("another", "ops", "").await.unwrap();
+            }
+        }
+        asked.push(faults.calls(Operation::TryAcquire) - before);
+    }
+    assert!(asked[1] <= asked[0] + 20, "{asked:?} claims"); // its own line is looked at now and then
+    Orders::over(&locks).pause("job", "ops", "").await.unwrap();
+    sleep(5 * SECOND).await;
+    let second = begun.tick + SignedDuration::from_hours(1);
+    assert_eq!(fleet.told("job").await.get(&second), Some(&State::Skipped), "that is for this one");
+    node.stop().await;
+}
+
 /// It waits for as long as the other runs, not only for as long as anything is made up for.
 #[tokio::test(start_paused = true)]
 async fn a_tick_in_line_is_not_given_up_after_catch_up() {

@@ -4,6 +4,33 @@ use leasehold_testkit::{Fault, Operation};
 
 use super::*;
 
+/// Work that ends at once, and says how: the first time it is told 0.
+struct Ending<F> {
+    fleet: Fleet,
+    says: F,
+}
+
+impl<F: Fn(usize) -> Ended + Send + Sync + 'static> Work for Ending<F> {
+    fn run<'a>(&'a self, run: &'a Run) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>> {
+        let (tick, attempt, from) = (instant(run.tick()), run.attempt(), self.fleet.start.elapsed());
+        let mut ran = self.fleet.ran.lock().unwrap();
+        ran.push(Ran { tick, node: 0, attempt, from, to: Some(from) });
+        let ended = (self.says)(ran.len() - 1);
+        Box::pin(async { ended })
+    }
+}
+
+impl Fleet {
+    fn ending(&self, says: impl Fn(usize) -> Ended + Send + Sync + 'static) -> Job {
+        let schedule = Schedule::parse("@every 1h", None).unwrap();
+        Job::of("job", schedule, Ending { fleet: self.clone(), says })
+    }
+}
+
+fn killed() -> Ended {
+    Ended::from(Err("its process was killed".into())).died(true)
+}
+
 /// The error may come in the same minute as the death: a failover is when a node dies, too.
 #[tokio::test(start_paused = true)]
 async fn a_run_older_than_catch_up_is_taken_over_though_the_store_was_away() {
@@ -41,6 +68,38 @@ async fn an_open_tick_is_not_given_up_for_a_newer_one() {
         assert!(ran.len() == 2 && ran[1].attempt == 2 && ran[1].to.is_some(), "{ran:?}");
         assert!(fleet.times().iter().all(|(tick, times)| *times == 1 || *tick == begun.tick));
     }
+}
+
+/// What ran it was killed: it has not failed. Alone, without another node that could take it over.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_died_stays_open_where_it_is_to_run_at_least_once() {
+    for (at_least_once, left, times) in
+        [(true, Left::Nothing, 2), (true, Left::Perhaps, 2), (false, Left::Nothing, 1), (false, Left::NotBegun, 2)]
+    {
+        let fleet = Fleet::new().await;
+        let says = move |nth| if nth == 0 { killed().left(left).died(left != Left::Perhaps) } else { Ok(()).into() };
+        let node = fleet.node(0, [fleet.ending(says).at_least_once(at_least_once)]);
+        let begun = fleet.first_begun().await;
+        sleep(SECOND / 10).await;
+        assert_eq!(fleet.told("job").await.get(&begun.tick), Some(&State::Lost), "{left:?}");
+        sleep(5 * MINUTE).await;
+        node.stop().await;
+        let wanted = if times == 2 { State::Done } else { State::Lost };
+        assert_eq!(fleet.told("job").await.get(&begun.tick), Some(&wanted), "{left:?}");
+        assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, times)]), "{left:?}");
+    }
+}
+
+/// Perhaps it is what kills them.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_dies_again_and_again_is_given_up() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.ending(|_| killed()).at_least_once(true)]);
+    let begun = fleet.first_begun().await;
+    sleep(30 * MINUTE).await;
+    node.stop().await;
+    assert_eq!(fleet.told("job").await.get(&begun.tick), Some(&State::Failed));
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 10)]));
 }
 
 /// Alone, and also when the tick is no longer the latest.

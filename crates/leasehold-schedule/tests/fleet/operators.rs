@@ -29,6 +29,50 @@ async fn what_was_asked_for_twice_in_one_look_runs_twice() {
     assert_eq!(fleet.ran().iter().map(|ran| ran.tick).collect::<Vec<_>>(), asked);
 }
 
+/// However many ask, from wherever: each has an instant of its own, and what was acknowledged runs.
+#[tokio::test(start_paused = true)]
+async fn of_many_who_ask_at_once_each_gets_a_run_of_its_own() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 6h", SECOND / 2, nth).overlap(Overlap::Queue);
+    let nodes: Vec<_> = (0..3).map(|nth| fleet.node(0, [job(nth)])).collect();
+    sleep(10 * SECOND).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for nth in 0..25 {
+        let locks = fleet.locks();
+        asking.spawn(async move { Orders::over(&locks).trigger("job", &format!("ops-{nth}"), "").await.unwrap() });
+    }
+    let asked: std::collections::BTreeSet<_> = asking.join_all().await.into_iter().collect();
+    assert_eq!(asked.len(), 25);
+    sleep(2 * MINUTE).await;
+    let locks = fleet.locks();
+    let told = Ledger::of(&locks, "job").unwrap().newest(100).await.unwrap();
+    for node in nodes {
+        node.stop().await;
+    }
+    assert_eq!(fleet.times(), asked.into_iter().map(|tick| (tick, 1)).collect());
+    let who: std::collections::BTreeSet<_> = told.into_iter().filter_map(|record| record.asked).collect();
+    assert_eq!(who.len(), 25, "{who:?}");
+}
+
+/// One that dies before it has written what it asks for has not been told that it is asked for; the next is.
+#[tokio::test(start_paused = true)]
+async fn who_dies_while_it_asks_holds_up_the_next_for_seconds() {
+    let fleet = Fleet::new().await;
+    let (locks, faults, _) = fleet.faulty_locks();
+    faults.always(leasehold_testkit::Operation::WriteNotes, leasehold_testkit::Fault::HangBefore);
+    faults.always(leasehold_testkit::Operation::Release, leasehold_testkit::Fault::LoseRequest);
+    let dying = tokio::spawn(async move { Orders::over(&locks).trigger("job", "ops", "").await });
+    sleep(SECOND).await;
+    faults.cut();
+    dying.abort();
+    let began = fleet.now();
+    let locks = fleet.locks();
+    let asked = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
+    assert!(asked >= began - SignedDuration::from_secs(1) && fleet.now() < began + SignedDuration::from_secs(10));
+    let error = Orders::over(&locks).trigger("leasehold:trigger", "ops", "").await.unwrap_err();
+    assert!(error.to_string().contains("another name"), "{error}");
+}
+
 /// It moves the mark: an older tick that nobody has claimed by then is over, and this is recorded.
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_was_overtaken_by_an_order_is_recorded() {
@@ -64,6 +108,28 @@ async fn what_was_asked_for_too_long_ago_is_recorded() {
     sleep(10 * SECOND).await;
     node.stop().await;
     assert_eq!((fleet.ran(), fleet.told("job").await.get(&asked)), (vec![], Some(&State::Missed)));
+}
+
+/// Nothing else wakes the node then: the next tick is hours away.
+#[tokio::test(start_paused = true)]
+async fn an_open_tick_of_a_paused_job_is_taken_up_when_the_pause_ends() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 12h", 3 * HOUR, nth).at_least_once(true);
+    let nodes = [fleet.node(0, [job(0)]), fleet.node(0, [job(1)])];
+    let begun = fleet.first_begun().await;
+    sleep(HOUR).await;
+    let (locks, until) = (fleet.locks(), fleet.now() + SignedDuration::from_hours(2));
+    Orders::over(&locks).pause_until("job", "ops", "", until).await.unwrap();
+    sleep(MINUTE).await;
+    let [first, second] = nodes;
+    let (dies, stays) = if begun.node == 0 { (first, second) } else { (second, first) };
+    dies.die();
+    fleet.until(until - SignedDuration::from_secs(60)).await;
+    assert_eq!(fleet.ran().len(), 1, "it is paused");
+    fleet.until(until + SignedDuration::from_secs(60)).await;
+    let ran = fleet.ran();
+    assert!(ran.len() == 2 && ran[1].tick == begun.tick, "{ran:?}");
+    stays.stop().await;
 }
 
 /// Also for ticks that were due before it: while it is paused, a job does not start.

@@ -204,6 +204,57 @@ async fn nothing_waits_for_the_ledger() {
     node.stop().await;
 }
 
+/// What a run has to say waits until the ledger can be written again, and holds nothing up meanwhile.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_is_recorded_when_the_ledger_is_back() {
+    for fault in [Fault::Fail(ErrorKind::Unavailable), Fault::LoseRequest, Fault::LoseReply] {
+        let fleet = Fleet::new().await;
+        let job = |name: &str, takes| fleet.job(name, "@every 10m", takes, 0);
+        let fails = |name: &str| {
+            let when = Schedule::parse("@every 10m", None).unwrap();
+            Job::new(name, when, |_| {
+                Box::pin(async {
+                    sleep(40 * SECOND).await;
+                    Err("a reason".into())
+                })
+            })
+        };
+        let jobs = [job("both", 20 * SECOND), job("end", 50 * SECOND), job("after", 100 * SECOND), fails("fails")];
+        let (node, faults) = fleet.faulty_node(0, jobs);
+        let tick = fleet.first_begun().await.tick;
+        if fault != Fault::LoseReply {
+            // Also of those that have begun by now.
+            sleep(30 * SECOND).await;
+        }
+        faults.always(Operation::WriteNotes, fault);
+        sleep(MINUTE).await;
+        assert!(!fleet.memory.list().await.unwrap().iter().any(|held| format!("{held:?}").contains("\"end\"")), "free");
+        faults.heal();
+        sleep(MINUTE).await;
+        for (name, state) in
+            [("both", State::Done), ("end", State::Done), ("after", State::Done), ("fails", State::Failed)]
+        {
+            assert_eq!(fleet.told(name).await.get(&tick), Some(&state), "{name} {fault:?}");
+        }
+        node.stop().await;
+    }
+}
+
+/// At the end of a scheduler, for the rest of its grace.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_is_recorded_though_the_scheduler_ends() {
+    let fleet = Fleet::new().await;
+    let (node, faults) = fleet.faulty_node(0, [fleet.job("job", "@every 10m", 5 * SECOND, 0)]);
+    let tick = fleet.first_begun().await.tick;
+    faults.always(Operation::WriteNotes, Fault::Fail(ErrorKind::Unavailable));
+    sleep(SECOND).await;
+    let stopping = tokio::spawn(node.stop());
+    sleep(10 * SECOND).await;
+    faults.heal();
+    stopping.await.unwrap();
+    assert_eq!(fleet.told("job").await.get(&tick), Some(&State::Done));
+}
+
 /// It decides nothing: where it can't be read or written at all, jobs run.
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_is_closed_stops_nothing() {

@@ -1,0 +1,117 @@
+//! What could not be written into the ledger when it happened, and is written later.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use leasehold::Result;
+use leasehold::store::Note;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::ledger::{Ledger, Record};
+use crate::node::{LONGEST_PAUSE, Node, SHORTEST_PAUSE};
+
+/// So many records of a node wait; beyond that the oldest is dropped.
+const MOST: usize = 1000;
+
+/// The records of a node that wait for the store: of each run what was said last.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    waiting: Mutex<VecDeque<Waiting>>,
+    came: Notify,
+}
+
+/// A record that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub job: String,
+    pub record: Record,
+    pub note: Note,
+}
+
+impl Late {
+    /// Has it wait.
+    pub fn add(&self, waiting: Waiting) {
+        if let Some(waiting) = self.not_replacing(waiting) {
+            self.with(|all| {
+                all.push_back(waiting);
+                if all.len() > MOST {
+                    all.pop_front();
+                }
+            });
+            self.came.notify_one();
+        }
+    }
+
+    /// Has it wait in the place of what was said before about the same and waits or is being written; comes back if nothing does.
+    pub fn not_replacing(&self, waiting: Waiting) -> Option<Waiting> {
+        self.with(|all| match all.iter_mut().find(|before| before.is_about_the_same(&waiting)) {
+            Some(before) => {
+                *before = waiting;
+                None
+            }
+            None => Some(waiting),
+        })
+    }
+
+    /// Writes what comes, again and again until it is written. It never comes back.
+    ///
+    /// # Cancel safety
+    /// What is being written waits until it is known to be written.
+    pub async fn keep_writing(&self, node: &Node) {
+        loop {
+            self.until_written(node).await;
+            self.came.notified().await;
+        }
+    }
+
+    /// Until nothing waits.
+    pub async fn until_written(&self, node: &Node) {
+        let mut pause = SHORTEST_PAUSE;
+        while self.oldest().is_some() {
+            sleep(pause).await;
+            pause = if self.write_all(node).await { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        }
+    }
+
+    /// False as soon as the store can't be asked.
+    async fn write_all(&self, node: &Node) -> bool {
+        while let Some(waiting) = self.oldest() {
+            match write(node, &waiting).await {
+                Err(error) if error.is_transient() => return false,
+                written => {
+                    node.told(written);
+                }
+            }
+            // Where something newer has come meanwhile, that waits.
+            self.with(|all| all.retain(|other| *other != waiting));
+        }
+        true
+    }
+
+    fn oldest(&self) -> Option<Waiting> {
+        self.with(|all| all.front().cloned())
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut VecDeque<Waiting>) -> T) -> T {
+        look(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Waiting {
+    fn is_about_the_same(&self, other: &Self) -> bool {
+        (&self.note.topic, &self.note.id) == (&other.note.topic, &other.note.id)
+    }
+}
+
+/// Unless another node has begun the tick anew since, and says so there.
+async fn write(node: &Node, waiting: &Waiting) -> Result<()> {
+    let Waiting { job, record, note } = waiting;
+    if let (Some(tick), Some(token)) = (record.tick, record.token_number()) {
+        let known = Ledger::of(&node.locks, job)?.run_of(tick).await?;
+        if known.and_then(|known| known.token_number()) > Some(token) {
+            return Ok(());
+        }
+    }
+    node.locks.notes()?.note(std::slice::from_ref(note)).await
+}
