@@ -70,10 +70,15 @@ pub fn utc(time: SystemTime) -> String {
     format!("{time:.3}")
 }
 
-/// Text of others, such as a holder's label, fit for a terminal: control characters are escaped.
+/// Text of others, such as a holder's label, fit for a terminal: control characters are escaped, and those that change the order in
+/// which others are shown.
 pub fn plain(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    let escaped = |c: char| if c.is_control() || reorders(c) { c.escape_default().collect() } else { String::from(c) };
     text.chars().map(escaped).collect()
+}
+
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A table without lines, so that `awk` and people can read it.
@@ -120,5 +125,6 @@ mod tests {
     #[test]
     fn labels_of_others_cannot_drive_the_terminal() {
         assert_eq!(plain("web\u{1b}[2J/\u{9b}é"), "web\\u{1b}[2J/\\u{9b}é");
+        assert_eq!(plain("a\u{202e}b\u{2066}é"), "a\\u{202e}b\\u{2066}é");
     }
 }

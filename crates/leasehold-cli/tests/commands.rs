@@ -15,6 +15,7 @@ use harness::{MARK, STUBBORN, STUBBORN_TREE, code, kill_marked, marked, parent_o
 use leasehold::{Locks, stores};
 use leasehold_schedule::{Ledger, Orders, Record, State};
 use leasehold_testkit::servers::Redis;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpgid, getsid};
 
@@ -316,7 +317,8 @@ fn a_time_limit_ends_the_tree() {
     until("the tree is dead", || daemon.job().is_empty());
     let record = daemon.ended("job");
     assert_eq!((record.state, record.output.as_str()), (State::Lost, "last words\n"));
-    assert!(record.reason.unwrap().contains("longer than allowed"));
+    let reason = record.reason.unwrap();
+    assert!(reason.contains("time_limit of 2s"), "{reason}");
     assert!(daemon.is_free());
     daemon.stop();
 }
@@ -350,7 +352,7 @@ fn a_store_that_is_away_for_too_long_is_a_loss() {
     daemon.wait();
 }
 
-/// A job whose runner can hear of no renewal is ended in time; its lock is fine, so it has failed.
+/// A job whose runner can hear of no renewal is ended in time; its lock is fine, and it has not failed.
 #[test]
 fn a_runner_that_nobody_continues_cannot_let_its_job_outlive_the_lease() {
     let bench = Bench::new();
@@ -365,7 +367,7 @@ fn a_runner_that_nobody_continues_cannot_let_its_job_outlive_the_lease() {
     send(nursery, Signal::SIGCONT);
     send(runner, Signal::SIGCONT);
     let record = daemon.ended("job");
-    assert_eq!(record.state, State::Failed, "{record:?}");
+    assert_eq!(record.state, State::Lost, "{record:?}");
     assert!(record.reason.as_deref().unwrap().contains("not renewed in time"), "{record:?}");
     assert!(daemon.is_free());
     daemon.stop();
@@ -416,7 +418,7 @@ fn a_killed_runner_takes_its_job_along_and_the_lock_is_free_at_once() {
     send(daemon.runner(), Signal::SIGKILL);
     let record = daemon.ended("job");
     assert!(daemon.job().is_empty(), "it is said that it has ended");
-    assert_eq!(record.state, State::Failed);
+    assert_eq!(record.state, State::Lost);
     assert!(record.reason.as_deref().unwrap().contains("our process that ran it was killed"), "{record:?}");
     until("the lock is free", || daemon.is_free());
     daemon.run_stubborn(); // and the scheduler goes on
@@ -431,10 +433,49 @@ fn a_killed_warden_takes_its_job_along_and_the_lock_is_free_at_once() {
     send(daemon.warden(), Signal::SIGKILL);
     let record = daemon.ended("job");
     assert!(daemon.job().is_empty(), "it is said that it has ended");
-    assert_eq!(record.state, State::Failed);
+    assert_eq!(record.state, State::Lost);
     assert!(record.reason.as_deref().unwrap().contains("our process that watched over it was killed"), "{record:?}");
     until("the lock is free", || daemon.is_free());
     daemon.stop();
+}
+
+/// Each run takes some; the jobs are to find the limit that they were given.
+#[test]
+fn the_scheduler_has_as_many_descriptors_as_it_may() {
+    let bench = Bench::new();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, soft.min(200), hard).unwrap();
+    let daemon = Daemon::start(&bench, "ulimit -n >limit; echo up >up", "", &[]);
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+    daemon.run();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().nth(3), Some(hard.to_string().as_str()), "{files}");
+    assert_eq!(fs::read_to_string(bench.path("limit")).unwrap().trim(), soft.min(200).to_string());
+    daemon.stop();
+}
+
+/// As where systemd stops all of a service at once, or the kernel is out of memory: the job has not failed.
+#[test]
+fn what_dies_with_its_runner_is_begun_again_where_it_is_to_run_at_least_once() {
+    let script = "echo $LEASEHOLD_ATTEMPT >>begun; [ $(wc -l <begun) -gt 1 ] && exit 0; echo up >up; while :; do sleep 0.01; done";
+    type Killed = fn(&Daemon<'_>);
+    let ways: [(&str, Killed); 3] = [
+        ("TERM to the runner", |daemon| send(daemon.runner(), Signal::SIGTERM)),
+        ("KILL to the runner", |daemon| send(daemon.runner(), Signal::SIGKILL)),
+        ("KILL to the warden", |daemon| send(daemon.warden(), Signal::SIGKILL)),
+    ];
+    for (way, kill) in ways {
+        let bench = Bench::new();
+        let daemon = Daemon::start(&bench, script, "ttl = \"1h\"\nkill_after = \"200ms\"\nat_least_once = true", &[]);
+        daemon.run();
+        kill(&daemon);
+        until("it is done", || daemon.records("job").iter().any(|record| record.state == State::Done));
+        let begun = fs::read_to_string(bench.path("begun")).unwrap();
+        assert_eq!(begun, "1\n2\n", "{way}: {}", daemon.log());
+        assert!(daemon.log().contains("job: lost for "), "{way}: {}", daemon.log());
+        daemon.stop();
+    }
 }
 
 /// Nobody can say that the tree is dead, and it isn't: the lock is kept for as long as a dead machine's.

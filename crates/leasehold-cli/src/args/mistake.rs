@@ -6,6 +6,9 @@ use leasehold::stores::hide_secrets;
 use crate::exit::{self, Failure};
 use crate::output::plain;
 
+/// The help of the one verb that takes a job and, behind an equals sign, how long to wait.
+const TRIGGER: &str = "leasehold trigger --help";
+
 /// One line out of clap's several: no usage, which `--help` shows, and no secret that was typed.
 pub(super) fn explain(error: &clap::Error) -> Failure {
     Failure::new(exit::USAGE, plain(&without_secrets(&told(error))))
@@ -22,6 +25,9 @@ fn told(error: &clap::Error) -> String {
         (ErrorKind::ValueValidation, argument) => broken_rule(error, argument.as_deref()),
         (ErrorKind::UnknownArgument, Some(argument)) if argument.starts_with('-') => {
             format!("there is no option '{argument}' here; {}", see(ContextKind::SuggestedArg))
+        }
+        (ErrorKind::UnknownArgument, Some(argument)) if help == TRIGGER && super::duration(&argument).is_ok() => {
+            format!("'{argument}' is one argument too many; to wait for so long, write --wait={argument}")
         }
         (ErrorKind::UnknownArgument, Some(argument)) => {
             format!("'{argument}' is one argument too many; take it out, or see `{help}`")

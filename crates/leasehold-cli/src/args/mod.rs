@@ -228,6 +228,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_meant_as_a_duration_is_told_as_one() {
+        let refused = |words: &[&str]| {
+            let words = ["leasehold"].iter().chain(words);
+            mistake::explain(&Cli::try_parse_from(words).unwrap_err()).message
+        };
+        assert!(refused(&["trigger", "a", "--wait", "5s"]).contains("write --wait=5s"));
+        assert!(refused(&["pause", "a", "--for", "-1h"]).contains("is no duration; write for example"));
+        let usage = refused(&["schedule", "reset-mark"]);
+        assert!(usage.contains("--yes"), "{usage}");
+    }
+
+    #[test]
     fn the_command_is_taken_as_it_is() {
         for words in [
             ["leasehold", "run", "a", "echo", "--ttl", "x"].as_slice(),

@@ -32,7 +32,7 @@ pub struct PauseArgs {
     #[arg(value_name = "JOB", value_parser = LockName::new)]
     pub job: LockName,
     /// For how long, as 2h
-    #[arg(long = "for", value_name = "DUR", value_parser = some_time, conflicts_with = "until")]
+    #[arg(long = "for", value_name = "DUR", value_parser = some_time, conflicts_with = "until", allow_hyphen_values = true)]
     pub span: Option<Duration>,
     /// Until when, as 2026-12-01T06:00:00Z
     #[arg(long, value_name = "INSTANT", value_parser = instant)]

@@ -89,5 +89,6 @@ pub struct ScheduleArgs {
 pub enum ScheduleVerb {
     /// Have the store forget which ticks of a job were claimed
     #[command(long_about = reset_mark::ABOUT, after_long_help = reset_mark::FOOTER)]
+    #[command(override_usage = "leasehold schedule reset-mark [OPTIONS] --reason <TEXT> --yes <JOB>")]
     ResetMark(ResetMarkArgs),
 }

@@ -11,7 +11,8 @@ pub(super) const ABOUT: &str = "\
 Have a job run now, once, on one of the schedulers that have it.
 
 They look every two seconds; the first one runs it, under the job's lock and on its terms. It counts as a tick of this \
-instant: while an earlier run goes on it is skipped, queued or run beside it, as at any tick. A pause does not hold it back. \
+instant: while a run goes on that had begun when it was asked for, it is skipped, queued or run beside it, as the job's `overlap` \
+says. Each request is a run of its own, also of many at once. A pause does not hold it back. \
 If no scheduler is there it waits for one: for as long as the job's `catch_up` says, and an hour at most.";
 
 pub(super) const FOOTER: &str = "\

@@ -83,11 +83,23 @@ impl Waiting<'_> {
     async fn to_the_end(&self, asked: Line) -> Result<Ended, Failure> {
         let ledger = Ledger::of(self.fleet.locks(), self.job)?;
         let (mut line, mut stood, mut since, mut is_told) = (asked, None, Instant::now(), false);
+        let mut away = None;
         while self.since.elapsed() < self.limit {
-            let record = ledger.of_tick(self.tick).await?;
-            let state = record.as_ref().map(|record| record.state);
-            line = record.map_or(line, |record| self.line(record));
-            let is_dead = state == Some(State::Running) && !self.is_held(&line).await?;
+            let (state, is_dead) = match self.look(&ledger, &mut line).await {
+                Ok(found) => found,
+                Err(error) if error.is_transient() => {
+                    if away.is_none() {
+                        output::tell(&format!("the store is away ({error}); it is asked again until it answers"));
+                    }
+                    away = Some(error);
+                    self.rests().await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if away.take().is_some() {
+                since = Instant::now(); // nobody knows for how long it has stood so
+            }
             if stood.replace((state, is_dead)) != Some((state, is_dead)) {
                 since = Instant::now();
             }
@@ -100,7 +112,10 @@ impl Waiting<'_> {
                 is_told = true;
                 output::tell(&format!("no scheduler over {} has taken it yet", self.fleet.store()));
             }
-            sleep(LOOK.min(self.limit.saturating_sub(self.since.elapsed()))).await;
+            self.rests().await;
+        }
+        if let Some(error) = away {
+            return Err(error.into());
         }
         let is_gone = stood == Some((Some(State::Running), true)) && since.elapsed() > DEAD;
         Ok(if is_gone { Ended { line: line.gone(), code: exit::LOST } } else { Ended { line, code: exit::HELD } })
@@ -110,7 +125,19 @@ impl Waiting<'_> {
         Line::recorded(Entry { job: self.job.to_owned(), written: self.tick, record })
     }
 
-    async fn is_held(&self, line: &Line) -> Result<bool, Failure> {
+    async fn rests(&self) {
+        sleep(LOOK.min(self.limit.saturating_sub(self.since.elapsed()))).await;
+    }
+
+    /// How it stands, and whether its node seems to have died. `line` is then what is known of it.
+    async fn look(&self, ledger: &Ledger<'_>, line: &mut Line) -> leasehold::Result<(Option<State>, bool)> {
+        let Some(record) = ledger.of_tick(self.tick).await? else { return Ok((None, false)) };
+        let state = record.state;
+        *line = self.line(record);
+        Ok((Some(state), state == State::Running && !self.is_held(line).await?))
+    }
+
+    async fn is_held(&self, line: &Line) -> leasehold::Result<bool> {
         let found = self.fleet.locks().inspect(self.job).await?;
         Ok(found.is_some_and(|found| Hold::all(&found).iter().any(|hold| hold.is_for(line))))
     }

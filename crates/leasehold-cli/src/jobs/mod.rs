@@ -7,6 +7,7 @@ mod table;
 mod value;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -89,7 +90,14 @@ impl Source {
     /// # Errors
     /// It can't be read; or all that is wrong, at once.
     pub fn read(&self, limits: Limits) -> Result<Jobs, Refused> {
-        let text = fs::read_to_string(self.path()).map_err(|error| Refused::Unreadable(error.to_string()))?;
+        let bytes = fs::read(self.path()).map_err(|error| Refused::Unreadable(unreadable(&error)))?;
+        let text = String::from_utf8(bytes).map_err(|error| Refused::Wrong(vec![no_text(error.as_bytes())]))?;
+        if let (Self::Crontab { .. }, Some(at)) = (self, text.find("\r\n")) {
+            let fix = "write it with plain ones, for example by `sed -i 's/\\r$//'`";
+            let why =
+                format!("the lines end as on Windows (CR LF), and to cron the CR is a part of each command; {fix}");
+            return Err(Refused::Wrong(vec![Fault::at(&text, at, why)]));
+        }
         let mut faults = match self {
             Self::Config(path) => config::faults(path, &text),
             Self::Crontab { .. } => Vec::new(),
@@ -111,6 +119,23 @@ impl Source {
         }
         Ok(jobs)
     }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    let fix = match error.kind() {
+        io::ErrorKind::NotFound => "correct its path, or write it",
+        io::ErrorKind::PermissionDenied => "let the user of the scheduler read it",
+        io::ErrorKind::IsADirectory => "name the file in it",
+        _ => "see what it is",
+    };
+    format!("{error}; {fix}")
+}
+
+/// What is no UTF-8, at its first wrong byte.
+fn no_text(bytes: &[u8]) -> Fault {
+    let right = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let wrong = bytes.get(right.len()).map_or_else(String::new, |byte| format!(" (0x{byte:02x})"));
+    Fault::at(right, right.len(), format!("the file is not UTF-8 from here on{wrong}; save it as UTF-8"))
 }
 
 impl Limits {
@@ -140,5 +165,17 @@ impl Refused {
             Self::Wrong(faults) if faults.len() == 1 => "1 error".into(),
             Self::Wrong(faults) => format!("{} errors", faults.len()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_is_told_with_its_place() {
+        let fault = no_text(b"[jobs.a]\nname = \"\xfc\"\n");
+        assert_eq!((fault.line, fault.column), (2, 9));
+        assert!(fault.message.contains("0xfc") && fault.message.contains("save it as UTF-8"), "{fault}");
     }
 }

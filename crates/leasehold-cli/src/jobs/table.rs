@@ -19,6 +19,7 @@ const KEYS: &str = "cron or every, tz, command, dir, env, stdin, missed, catch_u
                     jitter, at_least_for, ttl, kill_after and wait_group";
 
 const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const INSTANT: Duration = Duration::from_millis(1);
@@ -144,14 +145,14 @@ impl Reader<'_> {
             "env" => self.variables(task, key, value),
             "stdin" => task.stdin = values.text(key, value).map(String::into_bytes),
             "missed" => terms.missed = self.missed(key, value),
-            "catch_up" => terms.catch_up = values.span(key, value, Duration::ZERO..=LONGEST, "at most 3650d"),
+            "catch_up" => terms.catch_up = values.span(key, value, MINUTE..=LONGEST, "1m to 3650d"),
             "overlap" => terms.overlap = self.overlap(key, value),
             "at_least_once" => terms.at_least_once = values.truth(key, value).unwrap_or_default(),
             "retries" => terms.retries = self.retries(key, value),
             "time_limit" => terms.time_limit = values.span(key, value, INSTANT..=LONGEST, "more than nothing"),
             "jitter" => {
                 draft.jitter_at = value.span();
-                terms.jitter = values.span(key, value, Duration::ZERO..=LONGEST, "at most 3650d");
+                terms.jitter = values.span(key, value, Duration::ZERO..=DAY, "at most 1d, or another schedule");
             }
             "at_least_for" => {
                 draft.at_least_for_at = value.span();
@@ -378,6 +379,8 @@ mod tests {
             ("stdin = \"a\\u0000\"", &["line 4, column 9: jobs.a.stdin has a NUL"]),
             ("env = { \"\" = \"x\" }", &["line 4, column 9: jobs.a.env.", "is not empty"]),
             ("wait_group = 1", &["line 4, column 14: jobs.a.wait_group", "true or false"]),
+            ("jitter = \"3d\"", &["line 4, column 10: jobs.a.jitter: 3d is out of bounds", "at most 1d"]),
+            ("catch_up = \"59s\"", &["line 4, column 12: jobs.a.catch_up: 59s is out of bounds", "1m to 3650d"]),
             ("jitter = \"1m\"", &["line 4, column 10: jobs.a.jitter 60s is not shorter than its period 60s"]),
         ] {
             let told = fault(terms);

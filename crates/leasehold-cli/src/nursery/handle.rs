@@ -76,12 +76,23 @@ impl Nursery {
 
     /// Has a runner run `order`, with this to read on its stdin; with nothing (`/dev/null`) if there is none.
     ///
+    /// As long as no descriptors are left, or the nursery has more to do than it can take, that is waited for.
+    ///
     /// # Errors
-    /// Where it was not begun, for certain: no descriptors are left, or the nursery is gone (`EPIPE`).
+    /// Where it was not begun, for certain: the nursery is gone (`EPIPE`), say.
     ///
     /// # Cancel safety
     /// Dropped, nothing is begun.
     pub async fn launch(&self, order: &Order, stdin: Option<&[u8]>) -> io::Result<Launch> {
+        loop {
+            match self.try_to_launch(order, stdin).await {
+                Err(error) if are_used_up(&error) => tokio::time::sleep(BUSY).await,
+                launched => return launched,
+            }
+        }
+    }
+
+    async fn try_to_launch(&self, order: &Order, stdin: Option<&[u8]>) -> io::Result<Launch> {
         let (ours, runners) = pair()?;
         let stdin = match stdin {
             Some(text) => in_memory(text)?,
@@ -134,6 +145,11 @@ impl Drop for Nursery {
         }
         let _ = waitpid(self.pid, Some(WaitPidFlag::WNOHANG)); // unless somebody else has reaped it
     }
+}
+
+/// Whether it is for want of descriptors, which are given back when other runs end.
+fn are_used_up(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EMFILE | Errno::ENFILE))
 }
 
 /// A pipe: our end, which must not block, and the job's, which must.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, read};
 
@@ -160,6 +161,21 @@ fn content(pipe: &Watched) -> String {
 
 fn lines(file: &Path) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().count()
+}
+
+/// Other runs give theirs back: it has not failed.
+#[test]
+fn a_launch_waits_for_descriptors() {
+    with_nursery(|bench| {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 3, hard).unwrap();
+        let order = bench.order("true");
+        let launch =
+            async { tokio::time::timeout(Duration::from_millis(100), bench.nursery.launch(&order, None)).await };
+        assert!(bench.runtime.block_on(launch).is_err(), "it waits");
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+        assert_eq!(bench.outcome(&order), Outcome::Reported(Report::Exited(0)));
+    });
 }
 
 #[test]

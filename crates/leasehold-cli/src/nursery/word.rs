@@ -98,6 +98,12 @@ impl Report {
         )
     }
 
+    /// Whether something else than the job has ended it: whoever sent the runner a signal (systemd, which stops all of a service; a
+    /// shutdown), or killed the warden; or time, of which the runner was not told.
+    pub fn is_a_death(&self) -> bool {
+        !matches!(self, Report::Exited(_) | Report::Signaled(_) | Report::NotStarted(_))
+    }
+
     /// Whether it did what it should, or why not.
     pub fn result(&self) -> Result<(), String> {
         let signal = |signal: &i32| signal_name(*signal);
@@ -227,7 +233,8 @@ mod tests {
         let term = Fatal { signal: libc::SIGTERM, by_terminal: false };
         let report = Report::of(End::Exited(0), Some(term));
         assert_eq!(report.result().unwrap_err(), "stopped by SIGTERM");
-        assert!(report.was_started());
+        assert!(report.was_started() && report.is_a_death());
+        assert!(!Report::of(End::Signaled(term), None).is_a_death(), "that was the job alone");
         assert!(!Report::of(End::NeverStarted(term), Some(term)).was_started());
     }
 }

@@ -7,7 +7,14 @@ use std::{
 };
 
 use libc::c_int;
-use nix::{errno::Errno, sys::signal::Signal, unistd::Pid};
+use nix::{
+    errno::Errno,
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        signal::Signal,
+    },
+    unistd::Pid,
+};
 
 /// A descriptor of the process, which stays its own when the pid is used again. Needs Linux 5.3.
 pub(crate) fn pidfd_open(pid: Pid) -> nix::Result<OwnedFd> {
@@ -60,6 +67,12 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
         libc::sigaction(signal as c_int, ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
     }
+}
+
+/// Lets this process have as many descriptors as it ever may. Processes that it has forked before keep their limit.
+pub(crate) fn raise_descriptors() -> nix::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
 }
 
 /// What [`wait_any`] learned.

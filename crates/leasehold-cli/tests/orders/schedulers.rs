@@ -29,6 +29,14 @@ impl Place {
         [Self::file(), Self { bench: Bench::new(), server: Some(Redis::start()) }]
     }
 
+    /// One whose server is killed now and started again.
+    pub fn hiccups(&self) {
+        let server = self.server.as_ref().expect("it has one");
+        server.kill();
+        std::thread::sleep(Duration::from_secs(2)); // several looks
+        server.restart();
+    }
+
     pub fn file() -> Self {
         Self { bench: Bench::new(), server: None }
     }

@@ -86,3 +86,19 @@ fn whoever_waits_for_a_run_whose_node_has_died_is_told() {
         (Some(76), &json!("gone"), &json!("web-9/7/long"))
     );
 }
+
+/// Nobody is sent away by that.
+#[test]
+fn whoever_waits_goes_on_waiting_when_the_store_was_away() {
+    let [_, place] = Place::all();
+    let mut command = place.bench.bare(["trigger", "job", "--force", "--wait=8s", "--json"]);
+    command.env("LEASEHOLD_STORE", place.url()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let schedulers = Schedulers::start(&place, 1, &[("other", YEARLY, Does::Ends)]);
+    let waiting = command.spawn().unwrap();
+    eventually("it is asked for", LIMIT, || schedulers.asked().is_some());
+    place.hiccups();
+    let ended = waiting.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(told.matches("the store is away").count(), 1, "{told}");
+    assert_eq!(ended.status.code(), Some(75), "{told}");
+}

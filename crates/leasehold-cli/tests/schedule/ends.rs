@@ -127,6 +127,28 @@ fn a_terminal_that_is_closed_stops_it() {
     assert!(read(&bench, "told").contains("stopping (the terminal is gone)"), "{}", read(&bench, "told"));
 }
 
+/// As `nohup` has it.
+#[test]
+fn a_terminal_that_is_closed_spares_what_ignores_hang_ups() {
+    let bench = Bench::new();
+    bench.write("leasehold.toml", "[jobs.a]\nevery = \"1s\"\ncommand = \"echo ran >>ran\"\n");
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let command = format!("trap '' HUP; echo $$ >pid; exec {program} schedule --json >told 2>/dev/null");
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]).env("LEASEHOLD_STORE", bench.url()).current_dir(bench.path("."));
+    script.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    let mut terminal = script.spawn().unwrap();
+    eventually("it runs", LIMIT, || !read(&bench, "ran").is_empty());
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    let before = read(&bench, "ran").len();
+    eventually("it goes on", LIMIT, || read(&bench, "ran").len() > before + 8);
+    assert!(!read(&bench, "told").contains("stopping"), "{}", read(&bench, "told"));
+    let pid = read(&bench, "pid").trim().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    eventually("it has stopped", LIMIT, || read(&bench, "told").contains("\"message\":\"stopped\""));
+}
+
 /// A run that was ended with its scheduler is begun again on another machine, if it is to run at least once.
 #[test]
 fn what_was_ended_is_begun_again_elsewhere_where_it_runs_at_least_once() {

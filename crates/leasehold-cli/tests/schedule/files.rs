@@ -153,7 +153,15 @@ fn what_is_no_toml_or_has_no_jobs_is_told() {
     }
     std::fs::remove_file(bench.path("leasehold.toml")).unwrap();
     ran(&mut bench.command(["schedule"])).fails(78, &["there are no jobs", "--crontab"]);
-    ran(&mut bench.command(["schedule", "--crontab", "nowhere"])).fails(78, &["cannot read nowhere: "]);
+    ran(&mut bench.command(["schedule", "--crontab", "nowhere"]))
+        .fails(78, &["cannot read nowhere: ", "correct its path"]);
+    bench.write("windows", "0 3 * * * a\r\n0 4 * * * b\r\n");
+    let refused = ran(&mut bench.command(["schedule", "--crontab", "windows", "--check"]));
+    refused.fails(78, &["windows, line 1, column 12: ", "CR LF", "sed -i"]);
+    assert_eq!(refused.stderr.matches("CR LF").count(), 1, "once, and not for each line: {}", refused.stderr);
+    std::fs::write(bench.path("latin"), b"# \xfcbung\n").unwrap();
+    ran(&mut bench.command(["schedule", "--crontab", "latin"]))
+        .fails(78, &["latin, line 1, column 3: ", "not UTF-8", "0xfc"]);
     ran(&mut bench.command(["schedule", "--system"])).fails(64, &["--crontab"]);
 }
 

@@ -17,7 +17,7 @@ use super::output::{Line, Listener, Output};
 use crate::cmd::run::said_by_others;
 use crate::config::Config;
 use crate::nursery::{Launch, Nursery, Order, Outcome, Report, Tell};
-use crate::warden::{self, Found, Reserve};
+use crate::warden::{self, Found, Reserve, sys};
 
 /// For so long it is normal that a run has not begun, or that a loss is not told. Then somebody may have stopped the nursery,
 /// or the lock was not lost after all.
@@ -71,6 +71,8 @@ impl Commands {
         let supervisors = SUPERVISORS.map(OsString::from);
         let removed = Config::secret_variables().into_iter().chain(said_by_others()).chain(supervisors).collect();
         let nursery = Nursery::fork(found)?;
+        // Each run takes three of ours; jobs keep what they would have had. With fewer there are fewer runs at a time.
+        let _ = sys::raise_descriptors();
         Ok(Self(Arc::new(Inner { nursery, removed, runs: Mutex::default() })))
     }
 
@@ -168,7 +170,7 @@ impl CommandWork {
         };
         let Launch { mut flight, stdout, stderr } = match launched {
             Ok(launch) => launch,
-            Err(error) => return not_begun(why_not_launched(&error)),
+            Err(error) => return not_begun(why_not_launched(&error)).died(is_gone(&error)),
         };
         let _listed = self.commands.list(run.guard(), Running { socket: flight.socket(), reserve: self.reserve(run) });
         let mut output = Output::new(run.tick(), stdout, stderr, self.command.keep_lines, Arc::clone(&self.tell));
@@ -227,7 +229,7 @@ impl CommandWork {
 
 /// What a run has come to, to the scheduler.
 fn ended(outcome: Outcome) -> Ended {
-    let killed = |why: &str, left| Ended::from(Err(why.into())).left(left);
+    let killed = |why: &str, left| Ended::from(Err(why.into())).left(left).died(true);
     match outcome {
         Outcome::Reported(report) => {
             let left = match report {
@@ -235,7 +237,7 @@ fn ended(outcome: Outcome) -> Ended {
                 _ if report.was_started() => Left::Nothing,
                 _ => Left::NotBegun,
             };
-            Ended::from(report.result().map_err(Into::into)).left(left)
+            Ended::from(report.result().map_err(Into::into)).left(left).died(report.is_a_death())
         }
         Outcome::Lost { begun: false, .. } => {
             killed("can't be started: our process that was to start it was killed", Left::NotBegun)
@@ -256,12 +258,14 @@ fn not_begun(why: String) -> Ended {
 }
 
 fn why_not_launched(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-            "can't be started: our process that starts commands was killed".into()
-        }
-        _ => format!("can't be started: {error}"),
+    if is_gone(error) {
+        return "can't be started: our process that starts commands was killed".into();
     }
+    format!("can't be started: {error}")
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 fn for_warden(cut: &Cut) -> warden::Cut {

@@ -197,7 +197,11 @@ impl Daemon<'_> {
 
     /// Reads the file again, and has its jobs run if nothing is wrong with it.
     fn reload(&mut self, running: Option<(&Roster, &Locks)>) {
-        self.notify.reloading();
+        // Before there is anything to run it is not ready, and doesn't become so by reading a file.
+        let is_running = running.is_some();
+        if is_running {
+            self.notify.reloading();
+        }
         let path = self.source.path().display().to_string();
         let read = self.source.read(self.limits).and_then(|jobs| {
             running.map_or(Ok(()), |(roster, locks)| self.give(roster, locks, &jobs))?;
@@ -222,7 +226,9 @@ impl Daemon<'_> {
             let what = "another store is named now; it is used after a restart";
             self.journal.say(Weight::Matters, "warning", what);
         }
-        self.notify.ready(&self.counted());
+        if is_running {
+            self.notify.ready(&self.counted());
+        }
     }
 
     fn is_loaded(&self) {

@@ -104,14 +104,10 @@ impl Journal {
         if weight > self.told_up_to {
             return;
         }
-        match self.writer.left_out() {
-            0 => {}
-            lines => self.write(Entry {
-                event: "warning",
-                message: format!("{lines} lines were left out, as nobody read them in time"),
-                ..Entry::default()
-            }),
-        }
+        self.writer.write_left_out(self.stream(), |lines| {
+            let message = format!("{lines} lines were left out, as nobody read them in time");
+            self.text(Entry { event: "warning", message, ..Entry::default() })
+        });
         entry.message = plain(&entry.message);
         self.write(entry);
     }
@@ -121,13 +117,21 @@ impl Journal {
         self.tell(weight, Entry { event, message: message.into(), ..Entry::default() });
     }
 
-    fn write(&self, mut entry: Entry<'_>) {
+    fn write(&self, entry: Entry<'_>) {
+        self.writer.write(self.stream(), self.text(entry));
+    }
+
+    /// Where events are told.
+    fn stream(&self) -> Stream {
+        if self.json { Stream::Stdout } else { Stream::Stderr }
+    }
+
+    fn text(&self, mut entry: Entry<'_>) -> String {
         if self.json {
             entry.at = utc(std::time::SystemTime::now());
-            let line = serde_json::to_string(&entry).expect("an entry has no maps");
-            self.writer.write(Stream::Stdout, line);
+            serde_json::to_string(&entry).expect("an entry has no maps")
         } else {
-            self.writer.write(Stream::Stderr, format!("leasehold: {}", entry.message));
+            format!("leasehold: {}", entry.message)
         }
     }
 
@@ -299,6 +303,7 @@ fn ending(how: &How) -> (Weight, &'static str, Option<String>) {
     match how {
         How::Done => (Weight::Usual, "done", None),
         How::Failed(why) => (Weight::Matters, "failed", Some(why.clone())),
+        How::Died(why) => (Weight::Matters, "lost", Some(why.clone())),
         How::Lost(reason) => (Weight::Matters, "lost", Some(reason.to_string())),
         How::Stopped => (Weight::Matters, "stopped", Some("this scheduler is stopping".into())),
     }

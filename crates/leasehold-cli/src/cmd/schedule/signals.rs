@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use crate::nursery::Watched;
+use crate::warden::sys::{self, Waited};
 
 /// Those that mean something to a scheduler. They are blocked since [`Found::read`](crate::warden::Found::read).
 const HANDLED: [Signal; 5] = [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD];
@@ -55,7 +55,10 @@ impl Signals {
                     Ok(Signal::SIGCHLD) | Err(_) => reap(),
                     // A terminal that is closed; by hand it means something else.
                     Ok(Signal::SIGHUP) if info.ssi_code == libc::SI_KERNEL => {
-                        return Told::Stop("the terminal is gone");
+                        // Blocked, a signal comes also where it is ignored: by nohup.
+                        if !sys::is_ignored(Signal::SIGHUP) {
+                            return Told::Stop("the terminal is gone");
+                        }
                     }
                     Ok(Signal::SIGHUP) => return Told::Reload,
                     Ok(signal) => return Told::Stop(signal.as_str()),
@@ -67,9 +70,34 @@ impl Signals {
 }
 
 fn reap() {
-    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        if status == WaitStatus::StillAlive {
-            return;
-        }
+    while let Waited::Ended(..) | Waited::Stopped(..) = sys::wait_any() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::warden::tests::alone;
+
+    /// nix knows no real-time signals, and would leave such a child and all behind it.
+    #[test]
+    fn children_are_reaped_whatever_ended_them() {
+        alone(|| {
+            let children = ["kill -40 $$", "exit 3", "kill $$"]
+                .map(|script| Command::new("sh").args(["-c", script]).spawn().unwrap().id());
+            let is_left = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+            for _ in 0..2000 {
+                reap();
+                if !children.iter().any(is_left) {
+                    return;
+                }
+                sleep(Duration::from_millis(5));
+            }
+            panic!("some are left");
+        });
     }
 }

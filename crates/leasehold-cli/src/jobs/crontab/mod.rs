@@ -66,6 +66,10 @@ impl Reader {
             let rule = "the line ends with a carriage return, as on Windows, which would be part of the command";
             return self.wrong(n, line, line.trim_end().len(), format!("{rule}; save the file with Unix line ends"));
         }
+        if let Some(at) = line.find('\0') {
+            let rule = "there is a NUL here, which no command and no variable can hold";
+            return self.wrong(n, line, at, format!("{rule}; take it out"));
+        }
         let rest = line.trim_start();
         let at = line.len() - rest.len();
         if rest.starts_with('#') {
@@ -80,6 +84,11 @@ impl Reader {
     fn sets(&mut self, n: usize, line: &str, name: &str, value: &str) {
         let at = line.len() - line.trim_start().len();
         match name {
+            _ if name.is_empty() || name.contains('=') => {
+                let rule =
+                    format!("no environment can hold the variable {name:?}: its name is empty, or has a = in it");
+                self.wrong(n, line, at, format!("{rule}; write NAME=value"));
+            }
             "CRON_TZ" => match Schedule::parse("@daily", Some(value)) {
                 Ok(_) => self.zone = Some(value.to_owned()),
                 Err(error) => {
@@ -169,18 +178,23 @@ impl Reader {
 
     fn end(mut self) -> Result<Jobs, Vec<Fault>> {
         let mut jobs = Jobs::default();
-        let mut times: HashMap<&str, usize> = HashMap::new();
+        let mut unnamed: HashMap<&str, Vec<usize>> = HashMap::new();
         for draft in self.drafts.iter().filter(|draft| draft.name.is_none()) {
-            *times.entry(&draft.command).or_default() += 1;
+            unnamed.entry(&draft.command).or_default().push(draft.line);
         }
         let mut taken: HashMap<String, usize> = HashMap::new();
         for draft in &self.drafts {
             let Draft { line, column, when, command, .. } = draft;
             let fault = |message| Fault { line: *line, column: *column, message };
-            let is_repeated = times.get(command.as_str()).is_some_and(|times| *times > 1);
-            let name = draft.name.clone();
-            let name = name.unwrap_or_else(|| name::derived(command, is_repeated.then_some(when.as_str())));
-            if let Some(other) = taken.insert(name.clone(), *line) {
+            let alike = unnamed.get(command.as_str()).filter(|_| draft.name.is_none());
+            let twin = alike.and_then(|lines| lines.iter().find(|other| *other != line));
+            let name = draft.name.clone().unwrap_or_else(|| name::derived(command));
+            let other = taken.insert(name.clone(), *line);
+            if let Some(twin) = twin {
+                let rule = "a line without a name is named by its command alone";
+                let fix = "name one of them by a comment above it, as # name: backup";
+                self.faults.push(fault(format!("line {twin} runs the same command, and {rule}; {fix}")));
+            } else if let Some(other) = other {
                 let fix = "give each a name of its own by a comment above it, as # name: backup";
                 self.faults.push(fault(format!("line {other} is a job called {name:?}, too; {fix}")));
             }
@@ -287,10 +301,24 @@ mod tests {
         let once = jobs("0 3 * * * /opt/a x\n").entries;
         let moved = jobs("# a comment\nA=b\n5 4 * * *   /opt/a x  \n").entries;
         assert_eq!(once[0].name, moved[0].name);
-        let twice = jobs("0 3 * * * /opt/a x\n0 4 * * * /opt/a x\n# name: z\n0 5 * * * /opt/a x").entries;
-        assert!(twice[0].name != twice[1].name && twice[0].name != once[0].name && twice[2].name == "z", "{twice:?}");
+        let twice = jobs("0 3 * * * /opt/a x\n# name: z\n0 5 * * * /opt/a x").entries;
+        assert!(twice[0].name == once[0].name && twice[1].name == "z", "a twin renames nothing: {twice:?}");
         // A comment names the line below, and no other.
         assert_ne!(jobs("# name: z\n#0 1 * * * old\n0 3 * * * /opt/a x\n").entries[0].name, "z");
+    }
+
+    /// Told apart by anything else, the first would be another job from the reload on, beside the old one on nodes that come later.
+    #[test]
+    fn a_command_that_is_repeated_needs_a_name() {
+        let text = "0 3 * * * /opt/a x\n# name: z\n0 5 * * * /opt/a x\n0 4 * * *  /opt/a x\n@daily /opt/a x%in\n";
+        let found = faults(text, false);
+        let wanted =
+            [("line 1, column 1: ", "line 4"), ("line 4, column 1: ", "line 1"), ("line 5, column 1: ", "line 1")];
+        assert_eq!(found.len(), wanted.len(), "{found:#?}");
+        for (found, (place, other)) in found.iter().zip(wanted) {
+            let words = [other, "the same command", "named by its command", "# name: backup"];
+            assert!(found.starts_with(place) && words.iter().all(|word| found.contains(word)), "{found}");
+        }
     }
 
     #[test]
@@ -322,6 +350,22 @@ mod tests {
         assert_eq!(found.len(), wanted.len(), "{found:#?}");
         for (found, (place, words)) in found.iter().zip(wanted) {
             assert!(found.starts_with(place) && words.iter().all(|word| found.contains(word)), "{found}");
+        }
+    }
+
+    /// Else each start of a job would fail, for ever.
+    #[test]
+    fn what_no_environment_can_hold_is_refused() {
+        for (line, words) in [
+            ("\"A=B\" = c", "\"A=B\""),
+            ("'=' = c", "\"=\""),
+            ("\"\" = c", "\"\""),
+            ("'' = a b c d e f", "\"\""),
+            ("A=b\0", "a NUL"),
+            ("0 3 * * * a \0", "a NUL"),
+        ] {
+            let found = faults(&format!("{line}\n@daily x\n"), false);
+            assert!(found.len() == 1 && found[0].starts_with("line 1, ") && found[0].contains(words), "{found:?}");
         }
     }
 

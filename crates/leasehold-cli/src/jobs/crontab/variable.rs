@@ -1,13 +1,14 @@
 //! `NAME = value` in a crontab, with cron's own quoting.
 
-/// A line that sets a variable: the name, and the value. None if the line is something else, such as a job.
+/// A line that sets a variable: the name, and the value. None if the line is something else, such as a job. In quotes a name may
+/// be one that no environment can hold.
 ///
 /// As in cron: either may be in quotes of one sort or the other, blanks around `=` don't count, neither do those at the end of an
 /// unquoted value, and nothing is expanded. Behind a closing quote nothing may follow.
 pub fn read(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = word(line.trim(), |c| c == '=' || c.is_whitespace())?;
     let rest = rest.trim_start().strip_prefix('=')?.trim_start();
-    let is_name = !name.is_empty() && (line.trim_start().starts_with(['"', '\'']) || is_plain(name));
+    let is_name = line.trim_start().starts_with(['"', '\'']) || is_plain(name);
     let (value, behind) = word(rest, |_| false)?;
     (is_name && behind.trim().is_empty()).then_some((name, value))
 }
@@ -40,6 +41,7 @@ mod tests {
             ("A=\" b \"  ", ("A", " b ")),
             ("A=' \"b\" '", ("A", " \"b\" ")),
             ("\"A B\" = c", ("A B", "c")),
+            ("\"\" = c", ("", "c")),
             ("'A'='c'", ("A", "c")),
             ("A=$HOME/x", ("A", "$HOME/x")),
             ("A=b=c", ("A", "b=c")),
