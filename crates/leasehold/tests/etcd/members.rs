@@ -7,8 +7,9 @@ async fn g03_members_restarted_in_turn_are_no_loss() {
     let seconds = if std::env::var_os("LEASEHOLD_LONG").is_some() { 120 } else { 15 };
     let cluster = EtcdCluster::start();
     let locks = locks(&cluster.url()).await;
-    // Two elections in a row may take longer than a few seconds on a busy machine.
-    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(10))).await;
+    // An election takes a second or two. Where one follows the other, on a busy machine, no lease of a few seconds outlasts them: members are
+    // restarted as an operator does, the next when the cluster has had a leader for a while.
+    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(15))).await;
     let end = Instant::now() + Duration::from_secs(seconds);
     let (restarts, told) = (AtomicU32::new(0), guard.lost());
     let restart = async {
@@ -16,7 +17,7 @@ async fn g03_members_restarted_in_turn_are_no_loss() {
             for member in cluster.members() {
                 tokio::task::block_in_place(|| member.restart());
                 restarts.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                tokio::time::sleep(Duration::from_secs(2)).await;
             }
         }
     };

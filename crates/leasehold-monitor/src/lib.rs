@@ -1,0 +1,1 @@
+//! What runs where, who waits for whom, what is contended and what nearly went wrong.
