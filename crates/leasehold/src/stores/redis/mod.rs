@@ -102,7 +102,7 @@ impl Redis {
         if options.tls.is_some() {
             Tls::provide();
         }
-        Ok(Self::with(options, Arc::new(Scripts::new()), client, Some(channel)))
+        Ok(Self::with(options, Scripts::shared(), client, Some(channel)))
     }
 
     fn with(options: Options, scripts: Arc<Scripts>, client: String, channel: Option<String>) -> Self {
@@ -131,9 +131,13 @@ impl Redis {
         Keys::of(self.options.format, &self.options.namespace, name)
     }
 
-    /// Where who comes next is told, and whether it may be given the lock along with it.
+    /// Where who comes next is told; with a `-` before it, if it may not be given the lock along with that.
     fn pass_on(&self, session: Session<'_>, mut call: Cmd) -> Cmd {
-        call.arg(&self.channels).arg(i32::from(session.hands_over));
+        if session.hands_over {
+            call.arg(&self.channels)
+        } else {
+            call.arg(format!("-{}", self.channels))
+        };
         call
     }
 
@@ -222,8 +226,12 @@ impl Redis {
 
     /// The arguments of a claim.
     fn asked_for(&self, claim: &Claim, mut call: Cmd) -> Cmd {
-        call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
+        call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label);
         // What a claim has no use for is not sent: an argument more is two hundredths of what it costs the server.
+        if claim.permits.get() == 1 && claim.queue.is_none() && claim.due.is_none() {
+            return call;
+        }
+        call.arg(claim.permits.get());
         if let Some(place) = claim.queue {
             call.arg(&self.client).arg(place.ticket.map_or_else(String::new, |ticket| ticket.to_string()));
             let sent = claim.may_be_handed_over().filter(|_| self.options.hands_over());
