@@ -12,7 +12,8 @@ end
 if first and string.byte(A[2]) ~= 45 then
   clock = call('TIME')
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-  local entry, last = redis.pcall('HGET', K[4], first), tonumber(redis.pcall('HGET', K[2], 't'))
+  local entry, known = redis.pcall('HGET', K[4], first), redis.pcall('HMGET', K[2], 't', 'n')
+  local last = known[2] == '1' and tonumber(known[1]) -- of several permits more than this one may be free
   local at, client, sent, ttl, label =
     string.match(type(entry) == 'string' and entry or '', '^(%d+) (%S+) (%d+) (%d+) (.*)$')
   if last and at and math.abs(now - at) <= 1000 then
