@@ -373,8 +373,11 @@ impl Ailment {
 
 /// At a revision; whether what was long before that, or the first of all, is still kept.
 fn history(now: i64, is_kept: bool) -> Finding {
-    if now < SHORT_HISTORY || !is_kept {
-        return Finding::fine("history", "it is compacted, or short");
+    if !is_kept {
+        return Finding::fine("history", "it is compacted now and then");
+    }
+    if now < SHORT_HISTORY {
+        return Finding::fine("history", format!("{now} changes so far, all of which are kept"));
     }
     let message = format!(
         "the last {} changes are all kept, those of deleted keys too: each claim of a lock passes by the keys of all who have held \
