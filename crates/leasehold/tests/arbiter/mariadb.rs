@@ -449,15 +449,12 @@ async fn what_a_transaction_completes_is_claimed_by_nobody_else() {
     let server = Arc::new(MariaDb::start());
     stories::nobody_claims_what_a_transaction_completes(&open(&server), async |commits| {
         server.sql("update leasehold_names set mark_until = 1 where mark_until is not null");
-        asleep(
-            &server,
-            if commits {
-                "begin; delete from leasehold_ticks; do sleep(2); commit"
-            } else {
-                "begin; delete from leasehold_ticks; do sleep(2); rollback"
-            },
-        )
-        .await
+        let statements = if commits {
+            "begin; delete from leasehold_ticks; do sleep(2); commit"
+        } else {
+            "begin; delete from leasehold_ticks; do sleep(2); rollback"
+        };
+        stories::OpenTransaction(asleep(&server, statements).await)
     })
     .await;
 }

@@ -364,7 +364,7 @@ async fn what_a_transaction_completes_is_claimed_by_nobody_else() {
         let end = if commits { "" } else { "; rollback; begin" };
         let transaction = meanwhile(&server, &format!("delete from leasehold_ticks; select pg_sleep(2){end}"));
         is_asleep(&server).await;
-        transaction
+        stories::OpenTransaction(transaction)
     })
     .await;
     is_clean(&server);

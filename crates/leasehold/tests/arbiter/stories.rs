@@ -79,11 +79,14 @@ pub async fn claims_tick(store: &Arc<dyn Store>, claim: &Claim, due: Due, epoch:
     arbiter(store).claim_tick(&tick, Epoch::new(epoch)).await.unwrap()
 }
 
+/// A transaction that ends by itself.
+pub struct OpenTransaction(pub tokio::task::JoinHandle<String>);
+
 /// Ticks, and a key: each is claimed, and then completed by a transaction of its holder's that is open and rolled back, and by one that
 /// commits. Meanwhile nobody else claims it, nor waits. `completes` opens such a transaction, once the key's time is over.
 pub async fn nobody_claims_what_a_transaction_completes(
     store: &Arc<dyn Store>,
-    completes: impl AsyncFn(bool) -> tokio::task::JoinHandle<String>,
+    completes: impl AsyncFn(bool) -> OpenTransaction,
 ) {
     founded(store).await;
     let tick = Due { retry_failed: true, ..due(store).await };
@@ -96,7 +99,7 @@ pub async fn nobody_claims_what_a_transaction_completes(
             let error = arbiter(store).claim_tick(&other, Epoch::FIRST).await.unwrap_err();
             assert!(error.is_transient() && error.applied() == Applied::No, "{error}");
             assert!(began.elapsed() < Duration::from_secs(1), "it waited");
-            transaction.await.unwrap();
+            transaction.0.await.unwrap();
             let is_over = commits && again > 1;
             match claims().await {
                 TickClaim::NotDue(NotDue::Claimed { unfinished: false, .. }) => assert!(is_over, "{name}"),

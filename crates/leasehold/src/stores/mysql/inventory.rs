@@ -116,7 +116,7 @@ impl Part {
 }
 
 /// The parts that a table lacks which is there, in the order of the table.
-pub(super) fn lacking<'a>(flaws: &'a [Flaw]) -> Vec<(&'a str, Vec<Part>)> {
+pub(super) fn lacking(flaws: &[Flaw]) -> Vec<(&'static str, Vec<Part>)> {
     let is_missing = |table: &str, part: &Part| {
         let what = format!("{} of {table}", part.what);
         flaws.iter().any(|flaw| flaw.is_missing && flaw.what == what)
