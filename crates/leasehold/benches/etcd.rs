@@ -8,6 +8,10 @@
 //!
 //! - `pair`: a lock taken and given back, to a transaction that creates a key on a shared lease and one that deletes it.
 //! - `hand-over`: from a release until the waiter has the lock, to an idle round trip that writes.
+//! - `past`: the pair of a name that so many others have held since the history was compacted, to one that none has.
+//!
+//! Each acquisition has a key of its own, and etcd passes by those that are deleted until they are compacted; the raw calls use the same
+//! key again and again. So the history is compacted before each round, as in a cluster that is kept for long.
 
 #[path = "../src/stores/etcd/generated.rs"]
 mod generated;
@@ -26,6 +30,10 @@ use tonic::transport::{Channel, Endpoint};
 /// How many pairs a round has, and how many hand-overs.
 const PAIRS: u32 = 200;
 const TURNS: u32 = 20;
+
+/// How many have held the lock before, for `past`; so many keys are put and deleted at a time.
+const PAST: usize = 10_000;
+const AT_ONCE: usize = 100;
 
 const PAUSE: Duration = Duration::from_millis(60);
 
@@ -59,9 +67,35 @@ impl Raw {
     }
 
     async fn run(&mut self, compare: Compare, what: Request) {
-        let success = vec![RequestOp { request: Some(what) }];
-        let request = TxnRequest { compare: vec![compare], success, failure: Vec::new() };
-        assert!(self.kv.txn(request).await.expect("the server answers").into_inner().succeeded);
+        self.transact(vec![compare], vec![what]).await;
+    }
+
+    /// The revision that it was done at.
+    async fn transact(&mut self, compare: Vec<Compare>, what: Vec<Request>) -> i64 {
+        let success = what.into_iter().map(|what| RequestOp { request: Some(what) }).collect();
+        let request = TxnRequest { compare, success, failure: Vec::new() };
+        let done = self.kv.txn(request).await.expect("the server answers").into_inner();
+        assert!(done.succeeded);
+        done.header.expect("each answer has one").revision
+    }
+
+    /// Forgets what was deleted until now.
+    async fn compact(&mut self, server: &Etcd) {
+        let put = PutRequest { key: b"raw/now".to_vec(), ..PutRequest::default() };
+        let revision = self.transact(Vec::new(), vec![Request::RequestPut(put)]).await;
+        server.command(&["compact", "--physical", &revision.to_string()]);
+    }
+
+    /// As if so many had held the lock, and given it back.
+    async fn leave_a_past(&mut self, many: usize) {
+        let keys: Vec<_> = (0..many).map(|nth| format!("default/job/{nth:032x}").into_bytes()).collect();
+        let put = |key: &Vec<u8>| Request::RequestPut(PutRequest { key: key.clone(), ..PutRequest::default() });
+        let delete =
+            |key: &Vec<u8>| Request::RequestDeleteRange(DeleteRangeRequest { key: key.clone(), range_end: Vec::new() });
+        for keys in keys.chunks(AT_ONCE) {
+            self.transact(Vec::new(), keys.iter().map(put).collect()).await;
+            self.transact(Vec::new(), keys.iter().map(delete).collect()).await;
+        }
     }
 }
 
@@ -91,6 +125,7 @@ async fn measure(server: &Etcd, rounds: u32) {
         (holder.lock("job").ttl(Duration::from_secs(30)), waiter.lock("job").ttl(Duration::from_secs(30)));
     let (mut pairs, mut turns) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
+        raw.compact(server).await;
         let cheapest = raw_pairs(&mut raw).await;
         pairs.push(our_pairs(&lock).await.as_secs_f64() / cheapest.as_secs_f64());
         let trip = idle_trips(&mut raw).await;
@@ -98,6 +133,14 @@ async fn measure(server: &Etcd, rounds: u32) {
     }
     show("pair", pairs, 1.05);
     show("hand-over", turns, 2.5);
+    let mut past = Vec::new();
+    for _ in 0..rounds.div_ceil(5) {
+        raw.compact(server).await;
+        let without = our_pairs(&lock).await;
+        raw.leave_a_past(PAST).await;
+        past.push(our_pairs(&lock).await.as_secs_f64() / without.as_secs_f64());
+    }
+    show(&format!("past of {PAST}"), past, 1.0);
     holder.shutdown().await;
     waiter.shutdown().await;
 }

@@ -484,6 +484,18 @@ async fn an_open_completion_holds_up_no_more_than_a_fence() {
 }
 
 #[tokio::test]
+async fn a_table_of_ticks_that_is_missing_is_named() {
+    let server = Postgres::start();
+    let (locks, mut jobs) = (Locks::over(store(&server)), jobs(&server).await);
+    let guard = acquired(&tonight(&locks)).await;
+    server.sql("drop table leasehold_ticks");
+    let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
+    let error = guard.complete_in(&tx).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("leasehold_ticks") && error.to_string().contains("migrate"), "{error}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_completed_is_told() {
     let server = Postgres::start();
     server.sql("create database elsewhere");

@@ -543,18 +543,19 @@ fn hourly(hours: i64) -> Due {
 /// What nobody misses at once, too; and what somebody has changed.
 #[tokio::test]
 async fn migrate_makes_what_is_missing_and_the_doctor_names_it_and_what_is_another() {
-    use leasehold::Severity::{Fine, Problem};
+    use leasehold::Severity::{Fine, Problem, Warning};
     let server = MariaDb::start();
     let url = server.url();
     works(&url).await;
-    for (how, says) in [
-        ("drop table leasehold_routes", "missing: table leasehold_routes"),
-        ("drop sequence leasehold_tokens", "missing: table leasehold_tokens"),
-        ("drop procedure leasehold_v2_arm", "missing: procedure leasehold_v2_arm"),
-        ("drop procedure leasehold_v1_release", "missing: procedure leasehold_v1_release"),
+    for (how, severity, says) in [
+        ("drop table leasehold_routes", Warning, "missing: table leasehold_routes; locks do without"),
+        ("drop sequence leasehold_tokens", Warning, "missing: table leasehold_tokens; locks do without"),
+        ("drop table leasehold_ticks", Problem, "missing: table leasehold_ticks"),
+        ("drop procedure leasehold_v2_arm", Problem, "missing: procedure leasehold_v2_arm"),
+        ("drop procedure leasehold_v1_release", Problem, "missing: procedure leasehold_v1_release"),
     ] {
         server.sql(how);
-        is_told(&url, Problem, "tables", says).await;
+        is_told(&url, severity, "tables", says).await;
         MySql::migrate(&url).await.unwrap();
         assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "{how}");
     }
@@ -564,8 +565,74 @@ async fn migrate_makes_what_is_missing_and_the_doctor_names_it_and_what_is_anoth
     is_told(&url, Problem, "tables", "not as this Leasehold makes them: procedure leasehold_v2_forget_key").await;
     server.script(&MySql::migration(&url).unwrap());
     assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "as printed");
-    server.sql("alter table leasehold_names drop column mark_keep, drop key leasehold_forget");
-    is_told(&url, Problem, "tables", "column mark_keep of leasehold_names, index leasehold_forget of").await;
+}
+
+/// What stood there is lost, as it is with a whole table. Where rows need it, that is for somebody to decide.
+#[tokio::test]
+async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
+    use leasehold::Severity::{Fine, Problem};
+    let server = MariaDb::start();
+    let url = server.url();
+    let guard = acquired(&locks(&url).await.lock("job").ttl(Duration::from_secs(60))).await;
+    for (table, how, says) in [
+        (
+            "names",
+            "drop column mark_keep, drop key leasehold_forget",
+            "column mark_keep of leasehold_names, index leasehold_forget of",
+        ),
+        ("locks", "drop primary key, drop column tag", "column tag of leasehold_locks, index PRIMARY of"),
+        ("waiters", "drop column ticket", "column ticket of leasehold_waiters"),
+    ] {
+        server.sql(&format!("alter table leasehold_{table} {how}"));
+        is_told(&url, Problem, "tables", says).await;
+        MySql::migrate(&url).await.unwrap();
+        assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "{how}");
+    }
+    assert!(is_held(&locks(&url).await, "job").await, "what is there was left as it is");
+    assert!(guard.is_valid());
+    let without_ns = "drop primary key, drop column ns, add primary key(name, tick)";
+    for (table, how) in [("locks", "drop column expires"), ("ticks", without_ns)] {
+        server.sql(&format!("alter table leasehold_{table} {how}"));
+        for _ in 0..2 {
+            let error = MySql::migrate(&url).await.unwrap_err();
+            assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+            let says = |words: &str| error.to_string().contains(words);
+            assert!(says(&format!("`drop table leasehold_{table}`")) && says("`leasehold migrate`"), "{error}");
+        }
+        server.sql(&format!("drop table leasehold_{table}"));
+        MySql::migrate(&url).await.unwrap();
+        works(&url).await;
+    }
+}
+
+/// A living client that may make nothing, while somebody has them all made anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn procedures_are_replaced_under_the_hands_of_who_calls_them() {
+    let server = MariaDb::start();
+    MySql::migrate(&server.url()).await.unwrap();
+    server.sql("grant select, insert, update, delete on jobs.* to poor@'%'");
+    let printed = MySql::migration(&server.url()).unwrap();
+    let granted = printed.lines().filter_map(|line| line.strip_prefix("--   grant execute"));
+    let granted: Vec<_> = granted.map(|rest| format!("grant execute{}", rest.replace("USER", "poor@'%'"))).collect();
+    server.sql(&granted.concat());
+    let store = store(&server.url_as("poor", "hunter3"));
+    let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let calls = tokio::spawn({
+        let is_over = Arc::clone(&is_over);
+        async move {
+            let mut calls = 0;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let job = claim("job", TTL);
+                assert!(matches!(store.try_acquire(&job).await.unwrap(), Attempt::Granted(_)));
+                assert_eq!(store.release(&lease(&job), Ended::default()).await.unwrap(), Release::Released);
+                calls += 1;
+            }
+            calls
+        }
+    });
+    tokio::task::block_in_place(|| (0..10).for_each(|_| server.script(&printed)));
+    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(calls.await.unwrap() > 20);
 }
 
 #[tokio::test]

@@ -211,8 +211,6 @@ async fn complete<'guard>(tx: &Transaction<'_>, guard: &'guard Guard) -> Result<
         Ok(0) => Err(guard.not_open(tick)),
         Ok(_) => Ok(fence),
         Err(error) if was_changed_since(&error, "ExecDelete") => Err(guard.not_open(tick)),
-        // With the table somebody has dropped what was open.
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(guard.not_open(tick)),
         Err(error) => Err(failed(error)),
     }
 }

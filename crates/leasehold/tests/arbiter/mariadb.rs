@@ -444,6 +444,21 @@ async fn tables_of_version_2_get_what_is_new_and_keep_the_rest() {
     releases(&store, &ours).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_transaction_completes_is_claimed_by_nobody_else() {
+    let server = Arc::new(MariaDb::start());
+    stories::nobody_claims_what_a_transaction_completes(&open(&server), async |commits| {
+        server.sql("update leasehold_names set mark_until = 1 where mark_until is not null");
+        let statements = if commits {
+            "begin; delete from leasehold_ticks; do sleep(2); commit"
+        } else {
+            "begin; delete from leasehold_ticks; do sleep(2); rollback"
+        };
+        stories::OpenTransaction(asleep(&server, statements).await)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_arbiter_that_may_lose_a_switch_is_a_problem() {
     let server = MariaDb::start();

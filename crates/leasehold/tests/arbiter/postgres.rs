@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::store::{Epoch, Force, Refusal, TickClaim};
 use leasehold::stores::postgres::Postgres as Tables;
-use leasehold::{Attempt, ErrorKind, Renewal};
+use leasehold::{Attempt, ErrorKind, Renewal, Severity};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::{PgBouncer, PoolMode, Postgres};
 
@@ -354,6 +354,34 @@ async fn who_may_not_upgrade_is_told_what_to_have_run() {
     };
     let store = leasehold::stores::open(&server.url_as("jobs", "")).unwrap();
     stories::who_may_not_upgrade_is_told_what_to_have_run(&store, upgrade).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_transaction_completes_is_claimed_by_nobody_else() {
+    let server = Arc::new(Postgres::start());
+    stories::nobody_claims_what_a_transaction_completes(&open(&server), async |commits| {
+        server.sql("update leasehold_locks set key_ends = 1 where key_ends is not null");
+        let end = if commits { "" } else { "; rollback; begin" };
+        let transaction = meanwhile(&server, &format!("delete from leasehold_ticks; select pg_sleep(2){end}"));
+        is_asleep(&server).await;
+        stories::OpenTransaction(transaction)
+    })
+    .await;
+    is_clean(&server);
+}
+
+#[tokio::test]
+async fn an_arbiter_that_may_lose_a_switch_is_a_problem() {
+    let server = Postgres::start(); // Without fsync, as tests are.
+    let store = open(&server);
+    store.time().await.unwrap();
+    let severity = async || {
+        let findings = store.diagnose().await.unwrap();
+        findings.iter().find(|finding| finding.subject == "durability").expect("it is looked at").severity
+    };
+    assert_eq!(severity().await, Severity::Warning);
+    founded(&store).await;
+    assert_eq!(severity().await, Severity::Problem);
 }
 
 /// Old transactions hold the upgrade up, and it holds up nobody for long.

@@ -10,8 +10,8 @@ use leasehold::store::{
 use leasehold::stores::Memory;
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::{
-    Attempt, Claim, Due, Ended, Guard, HolderId, LeaseKey, LockName, Locks, NotDue, Outcome, Release, Released,
-    Renewal, Store, Tick,
+    Applied, Attempt, Claim, Due, Ended, Guard, HolderId, LeaseKey, LockName, Locks, NotDue, Outcome, Release,
+    Released, Renewal, Store, Tick,
 };
 use leasehold_testkit::Faulty;
 
@@ -77,6 +77,39 @@ pub async fn due(store: &Arc<dyn Store>) -> Due {
 pub async fn claims_tick(store: &Arc<dyn Store>, claim: &Claim, due: Due, epoch: u64) -> Result<TickClaim, Refusal> {
     let tick = TickOf { lease: key(claim), due, again: false };
     arbiter(store).claim_tick(&tick, Epoch::new(epoch)).await.unwrap()
+}
+
+/// A transaction that ends by itself.
+pub struct OpenTransaction(pub tokio::task::JoinHandle<String>);
+
+/// Ticks, and a key: each is claimed, and then completed by a transaction of its holder's that is open and rolled back, and by one that
+/// commits. Meanwhile nobody else claims it, nor waits. `completes` opens such a transaction, once the key's time is over.
+pub async fn nobody_claims_what_a_transaction_completes(
+    store: &Arc<dyn Store>,
+    completes: impl AsyncFn(bool) -> OpenTransaction,
+) {
+    founded(store).await;
+    let tick = Due { retry_failed: true, ..due(store).await };
+    for (name, due, again) in [("job", tick, 2), ("invoice", Due { tick: Tick::ONLY, ..tick }, 1)] {
+        let claims = async || claims_tick(store, &claim(name), due, 1).await.unwrap();
+        assert_eq!(claims().await, TickClaim::Claimed { attempt: 1, gave_up: None });
+        for commits in [false, true] {
+            let transaction = completes(commits).await;
+            let (other, began) = (TickOf { lease: key(&claim(name)), due, again: false }, Instant::now());
+            let error = arbiter(store).claim_tick(&other, Epoch::FIRST).await.unwrap_err();
+            assert!(error.is_transient() && error.applied() == Applied::No, "{error}");
+            assert!(began.elapsed() < Duration::from_secs(1), "it waited");
+            transaction.0.await.unwrap();
+            let is_over = commits && again > 1;
+            match claims().await {
+                TickClaim::NotDue(NotDue::Claimed { unfinished: false, .. }) => assert!(is_over, "{name}"),
+                claimed => {
+                    let attempt = if commits { 1 } else { again };
+                    assert_eq!((claimed, is_over), (TickClaim::Claimed { attempt, gave_up: None }, false), "{name}");
+                }
+            }
+        }
+    }
 }
 
 /// Of two that switch at the same moment one does, each time.

@@ -118,6 +118,22 @@ async fn a_full_server_refuses_and_doctor_says_so() {
 }
 
 #[tokio::test]
+async fn doctor_sees_whether_the_history_is_compacted() {
+    let server = Etcd::start();
+    let locks = locks(&server.url()).await;
+    acquired(&locks.lock("job").ttl(TTL)).await.release().await.unwrap();
+    let told = async || {
+        let findings = locks.diagnose().await.unwrap();
+        let told = findings.into_iter().find(|finding| finding.subject == "history").expect("it is looked at");
+        assert_eq!(told.severity, Severity::Fine);
+        told.message
+    };
+    assert!(told().await.contains("changes so far, all of which are kept"));
+    server.command(&["compact", "2"]);
+    assert!(told().await.contains("compacted"));
+}
+
+#[tokio::test]
 async fn doctor_tells_a_member_that_is_down_and_a_cluster_that_is_named_in_part() {
     let cluster = EtcdCluster::start();
     let find = async |url: &str, subject: &str, word: &str| {

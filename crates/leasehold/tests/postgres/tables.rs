@@ -103,9 +103,11 @@ async fn migrate_makes_what_is_missing_or_another_and_the_doctor_names_it() {
     let (url, store) = (server.url(), store(&server.url()));
     token(&*store, &claim("job")).await;
     for (how, says) in [
-        ("drop table leasehold_routes", "missing: table leasehold_routes"),
-        ("drop sequence leasehold_tokens", "missing: sequence leasehold_tokens"),
-        ("drop index leasehold_forget, leasehold_queue", "missing: index leasehold_forget, index leasehold_queue"),
+        ("drop table leasehold_ticks", "missing: table leasehold_ticks"),
+        (
+            "drop index leasehold_forget, leasehold_queue",
+            "missing: index leasehold_forget of leasehold_locks, index leasehold_queue of leasehold_waiters",
+        ),
         ("alter table leasehold_locks drop constraint leasehold_locks_pkey", "missing: primary key of leasehold_locks"),
         (
             "alter table leasehold_schema drop constraint leasehold_schema_pkey",
@@ -127,10 +129,72 @@ async fn migrate_makes_what_is_missing_or_another_and_the_doctor_names_it() {
         let findings = store.diagnose().await.unwrap();
         assert!(worst(&findings).severity < Severity::Problem, "{how}: {findings:?}");
     }
-    server.sql("alter table leasehold_ticks alter column once type text");
-    let findings = store.diagnose().await.unwrap();
-    assert!(worst(&findings).message.contains("column once of leasehold_ticks"), "{findings:?}");
     assert!(is_contended(&*store, "job").await, "what is there was left as it is");
+}
+
+/// Locks go on without them.
+#[tokio::test]
+async fn a_table_that_nobody_needs_is_missed_and_is_no_problem() {
+    let server = Postgres::start();
+    let (url, store) = (server.url(), store(&server.url()));
+    let session = leasehold::stores::open(&format!("{url}?mode=advisory&namespace=sessions")).unwrap();
+    token(&*store, &claim("job")).await;
+    for (how, by_leases, by_sessions) in [
+        ("drop table leasehold_routes, leasehold_notes", Severity::Warning, Severity::Warning),
+        ("drop sequence leasehold_tokens", Severity::Warning, Severity::Problem),
+        ("drop table leasehold_ticks", Severity::Problem, Severity::Warning),
+        ("drop table leasehold_modes", Severity::Problem, Severity::Problem),
+    ] {
+        server.sql(how);
+        for (store, severity) in [(&store, by_leases), (&session, by_sessions)] {
+            let findings = store.diagnose().await.unwrap();
+            let told = findings.iter().find(|finding| finding.message.starts_with("missing: ")).unwrap();
+            assert_eq!(told.severity, severity, "{how}: {findings:?}");
+        }
+        Tables::migrate(&url).await.unwrap();
+    }
+}
+
+/// What stood there is lost, as it is with a whole table. Where rows need it, that is for somebody to decide.
+#[tokio::test]
+async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
+    let server = Postgres::start();
+    let (url, store) = (server.url(), store(&server.url()));
+    let held = claim("job");
+    let before = token(&*store, &held).await;
+    for (table, column) in
+        [("locks", "tag"), ("locks", "mark"), ("locks", "forget_at"), ("waiters", "ticket"), ("ticks", "ns")]
+    {
+        server.sql(&format!("alter table leasehold_{table} drop column {column}"));
+        let findings = store.diagnose().await.unwrap();
+        let told =
+            |finding: &leasehold::Finding| finding.message.contains(&format!("column {column} of leasehold_{table}"));
+        assert!(findings.iter().any(told), "{findings:?}");
+        Tables::migrate(&url).await.unwrap();
+        let findings = store.diagnose().await.unwrap();
+        assert!(worst(&findings).severity < Severity::Problem, "{table}.{column}: {findings:?}");
+    }
+    assert!(is_contended(&*store, "job").await, "what is there was left as it is");
+    assert!(is_contended_for(&*store, &queued("job")).await);
+    assert!(token(&*store, &tick_claim("hourly", 1)).await > before);
+    for (how, back) in [
+        ("alter table leasehold_locks drop column name", "drop table public.leasehold_locks"),
+        ("alter table leasehold_ticks alter column once type text", "drop table public.leasehold_ticks"),
+    ] {
+        server.sql(how);
+        for _ in 0..2 {
+            let error = Tables::migrate(&url).await.unwrap_err();
+            assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+            let says = |words: &str| error.to_string().contains(words);
+            assert!(says(&back.replace("public", "\"public\"")) && says("`leasehold migrate`"), "{error}");
+        }
+        server.sql(back);
+        Tables::migrate(&url).await.unwrap();
+        let findings = store.diagnose().await.unwrap();
+        assert!(worst(&findings).severity < Severity::Problem, "{how}: {findings:?}");
+    }
+    let again = self::store(&url);
+    assert!(token(&*again, &claim("another")).await > before);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use futures_util::future::{join, join_all};
 use super::Core;
 use super::calls::Limit;
 use super::fault::{Fault, told};
-use super::generated::{AlarmType, KeyValue, StatusResponse};
+use super::generated::{AlarmType, KeyValue, RangeRequest, StatusResponse};
 use super::txn::{Txn, one};
 use super::value::Value;
 use crate::error::{ErrorKind, Result};
@@ -34,6 +34,10 @@ const NAMED: usize = 5;
 /// A lease that ends later than in an hour is told: so long is the largest TTL that the client grants by default.
 const LONGEST: Duration = Duration::from_secs(3600 + 1);
 
+/// Of a history that is longer all was kept for too long; of a shorter one nothing can be said yet.
+const LONG_HISTORY: i64 = 1_000_000;
+const SHORT_HISTORY: i64 = 100_000;
+
 /// How far a member may lag behind in what it has applied.
 const LAG: u64 = 5000;
 
@@ -54,6 +58,7 @@ impl Core {
         let ((alarms, listed), (rights, trips)) =
             join(join(self.alarms(), self.listed()), join(self.rights(), self.trips())).await;
         findings.extend(alarms);
+        findings.extend(self.history().await);
         findings.extend(listed);
         findings.push(clock());
         findings.extend(rights);
@@ -78,6 +83,16 @@ impl Core {
         });
         let told: Vec<_> = told.collect();
         if told.is_empty() { vec![Finding::fine("alarms", "none")] } else { told }
+    }
+
+    /// Whether what was deleted is forgotten some day. The keys of all who have held a lock stand below its prefix until then.
+    async fn history(&self) -> Option<Finding> {
+        let (key, _) = self.options.keys.all();
+        let looking = RangeRequest { key, count_only: true, ..RangeRequest::default() };
+        let limit = Limit::LONGEST;
+        let now = self.members.range(limit, &looking).await.ok()?.header?.revision;
+        let then = RangeRequest { revision: (now - LONG_HISTORY).max(1), ..looking };
+        Some(history(now, self.members.range(limit, &then).await.is_ok()))
     }
 
     /// Who belongs to the cluster, and whom the URL names of them.
@@ -356,9 +371,38 @@ impl Ailment {
     }
 }
 
+/// At a revision; whether what was long before that, or the first of all, is still kept.
+fn history(now: i64, is_kept: bool) -> Finding {
+    if !is_kept {
+        return Finding::fine("history", "it is compacted now and then");
+    }
+    if now < SHORT_HISTORY {
+        return Finding::fine("history", format!("{now} changes so far, all of which are kept"));
+    }
+    let message = format!(
+        "the last {} changes are all kept, those of deleted keys too: each claim of a lock passes by the keys of all who have held \
+         it, and takes longer with each of them; and the disk fills up",
+        now.min(LONG_HISTORY)
+    );
+    Finding::warning(
+        "history",
+        message,
+        "start etcd with --auto-compaction-retention=1h, or run etcdctl compact now and then",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_history_that_nobody_compacts_is_told() {
+        assert_eq!(history(SHORT_HISTORY - 1, true).severity, Severity::Fine);
+        assert_eq!(history(LONG_HISTORY * 2, false).severity, Severity::Fine);
+        for now in [SHORT_HISTORY, LONG_HISTORY * 2] {
+            assert_eq!(history(now, true).severity, Severity::Warning);
+        }
+    }
 
     #[test]
     fn each_way_to_be_ill_is_seen() {

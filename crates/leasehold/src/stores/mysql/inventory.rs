@@ -81,28 +81,87 @@ fn wanted(statement: &'static str) -> Vec<Wanted> {
     if statement.contains("leasehold_tokens") {
         return vec![one("table leasehold_tokens".to_owned(), "")];
     }
-    let Some((_, table)) = statement.split_once("create table if not exists ") else { return Vec::new() };
-    let (name, columns) = table.split_once("(\n").unwrap_or_default();
-    let mut wanted = vec![one(format!("table {name}"), "")];
-    for line in columns.lines().take_while(|line| !line.starts_with(')')) {
-        let line = line.split("--").next().unwrap_or_default();
-        wanted.extend(parts(line).map(|part| one(format!("{part} of {name}"), "")));
-    }
-    wanted
+    let Some((name, parts)) = table(statement) else { return Vec::new() };
+    let of_it = parts.iter().map(|part| one(format!("{} of {name}", part.what), ""));
+    std::iter::once(one(format!("table {name}"), "")).chain(of_it).collect()
 }
 
-/// The columns and indices that stand in a line of a table.
-fn parts(line: &str) -> impl Iterator<Item = String> {
-    line.split(", ").filter_map(|part| {
-        let (name, kind) = part.trim().split_once(' ')?;
-        match name {
-            "primary" => Some("index PRIMARY".to_owned()),
-            "key" => Some(format!("index {}", kind.split('(').next()?)),
-            _ if kind == "desc" => None, // It is part of an index.
-            name if kind.starts_with(|first: char| first.is_ascii_lowercase()) => Some(format!("column {name}")),
-            _ => None,
+/// A part of a table: a column, or an index.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// What it is, and its name.
+    what: String,
+    /// As it is written where the table is made.
+    text: String,
+    /// Whether rows are told apart by it.
+    is_of_key: bool,
+}
+
+impl Part {
+    /// As it is added to a table that is there.
+    pub fn add(&self) -> String {
+        let kind = if self.what.starts_with("column ") { "column " } else { "" };
+        format!("add {kind}{}", self.text)
+    }
+
+    /// Whether it has to say something in each row that there is.
+    pub fn is_for_every_row(&self) -> bool {
+        self.text.contains(" not null")
+    }
+
+    /// Whether a table that is there is another without it.
+    pub fn makes_the_table(&self) -> bool {
+        self.is_of_key
+    }
+}
+
+/// The parts that a table lacks which is there, in the order of the table.
+pub(super) fn lacking(flaws: &[Flaw]) -> Vec<(&'static str, Vec<Part>)> {
+    let is_missing = |table: &str, part: &Part| {
+        let what = format!("{} of {table}", part.what);
+        flaws.iter().any(|flaw| flaw.is_missing && flaw.what == what)
+    };
+    let tables = schema::all().filter_map(table);
+    let lacking = tables.map(|(name, mut parts)| {
+        parts.retain(|part| is_missing(name, part));
+        (name, parts)
+    });
+    lacking.filter(|(_, parts)| !parts.is_empty()).collect()
+}
+
+/// The name of the table that a statement makes, and its parts.
+fn table(statement: &'static str) -> Option<(&'static str, Vec<Part>)> {
+    let (_, table) = statement.split_once("create table if not exists ")?;
+    let (name, columns) = table.split_once("(\n")?;
+    let lines = columns.lines().take_while(|line| !line.starts_with(')'));
+    let plain: Vec<_> = lines.map(|line| line.split("--").next().unwrap_or_default()).collect();
+    let texts: Vec<_> = outermost(&plain.join(" ")).collect();
+    let key = texts.iter().find_map(|text| text.strip_prefix("primary key(")?.strip_suffix(')')).unwrap_or_default();
+    let key: Vec<_> = key.split(", ").collect();
+    let parts = texts.iter().map(|text| {
+        let name = text.split([' ', '(']).next().unwrap_or_default();
+        let what = match name {
+            "primary" => "index PRIMARY".to_owned(),
+            "key" => format!("index {}", text["key ".len()..].split('(').next().unwrap_or_default()),
+            _ => format!("column {name}"),
+        };
+        Part { what, text: text.clone(), is_of_key: key.contains(&name) || text.contains(" primary key") }
+    });
+    Some((name, parts.collect()))
+}
+
+/// What stands between commas, but for those in brackets.
+fn outermost(text: &str) -> impl Iterator<Item = String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0);
+    for letter in text.chars() {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        match (letter, depth) {
+            (',', 0) => parts.push(String::new()),
+            _ => parts.last_mut().expect("there is one").push(letter),
         }
-    })
+    }
+    let trimmed = parts.into_iter().map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    trimmed.filter(|part| !part.is_empty())
 }
 
 /// A procedure's text as it is compared: clients and servers may leave out comments, or break lines elsewhere.
@@ -130,6 +189,15 @@ mod tests {
         }
         assert!(has("index leasehold_forget of leasehold_names") && has("column floor of leasehold_routes"));
         assert_eq!(wanted.iter().filter(|one| one.what.ends_with(" of leasehold_notes")).count(), 10, "{wanted:#?}");
+        let one = |what: &str| Flaw { what: what.into(), is_missing: true };
+        let flaws = ["column mark_keep of leasehold_names", "index leasehold_forget of leasehold_names"].map(one);
+        let [(table, parts)] = &lacking(&flaws)[..] else { panic!("{:?}", lacking(&flaws)) };
+        let add: Vec<_> = parts.iter().map(Part::add).collect();
+        let expected = ["add column mark_keep bigint", "add key leasehold_forget(forget_at)"];
+        assert!(*table == "leasehold_names" && add == expected, "{add:?}");
+        assert!(parts.iter().all(|part| !part.makes_the_table() && !part.is_for_every_row()));
+        let flaws = ["column ns of leasehold_ticks", "column ns of leasehold_modes"].map(one);
+        assert!(lacking(&flaws).iter().all(|(_, parts)| parts[0].makes_the_table()));
         assert_eq!(wanted.iter().filter(|one| one.text.ends_with("; end")).count(), of("procedure "), "{wanted:#?}");
     }
 }

@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, Row, raw_sql};
 
 use super::call::Call;
 use super::fault::Fault;
-use super::inventory;
+use super::inventory::{self, Part};
 use super::options::Options;
 use crate::error::{Error, ErrorKind};
 use crate::stores::sql::inventory::named;
@@ -52,6 +52,12 @@ const COMPLETIONS: i64 = 4;
 const SETTINGS: &str =
     "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', lock_wait_timeout = 2";
 
+/// How procedures are replaced by what is printed; each server reads its own way of it, and takes the other for a comment.
+const REPLACING: &str = "\
+-- MariaDB puts each procedure in the place of the one before, and no call finds none. MySQL can't: it drops it first, and
+-- a call that comes just then fails, and is made again.
+";
+
 /// A table, what a user needs to be allowed there who has the tables made by another, and what is lost without that.
 pub(super) struct Table {
     pub name: &'static str,
@@ -93,9 +99,10 @@ const ALREADY_THERE: u16 = 1304;
 /// Everything that a user with the right to create has to run, for MySQL's own client; the last lines are the rights that
 /// another user needs then. May be run again.
 pub(super) fn print(database: &str) -> String {
-    let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}");
+    let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}{REPLACING}");
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
-        text.push_str(&format!("{}\n//\n{procedure}\n//\n", drop_of(procedure)));
+        let put = procedure.replacen("create procedure", "create /*M! or replace */ procedure", 1);
+        text.push_str(&format!("/*!80000 {} */\n//\n{put}\n//\n", drop_of(procedure)));
     }
     text.push_str(&format!("{}\n//\ndelimiter ;\n", note_version()));
     text.push_str("-- For a user who may create nothing, by its name:\n");
@@ -212,6 +219,9 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     for statement in statements(VERSIONS).chain(statements(TABLES)) {
         run(db, statement).await?;
     }
+    if lacks {
+        mend_tables(db).await?;
+    }
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
         match run(db, procedure).await {
             // Not dropped where there is none: that takes more rights.
@@ -225,6 +235,32 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     }
     run(db, &note_version()).await?;
     run(db, "set lock_wait_timeout = default").await
+}
+
+/// Adds what somebody has taken out of the tables. What stood there is lost, as it is with a whole table.
+async fn mend_tables(db: &mut MySqlConnection) -> Result<(), Fault> {
+    let flaws = inventory::flaws(db).await?;
+    for (table, parts) in inventory::lacking(&flaws) {
+        let is_lost = parts.iter().any(Part::makes_the_table)
+            || (parts.iter().any(Part::is_for_every_row) && has_rows(db, table).await?);
+        if is_lost {
+            let message = format!(
+                "tables are not as they should be (missing: {}), and what stood there can't be brought back; once no job holds a \
+                 lock: `drop table {table}`, then `leasehold migrate` again",
+                named(&flaws)
+            );
+            return Err(Fault::Told(Box::new(Error::new(ErrorKind::Misconfigured, message))));
+        }
+        let added: Vec<_> = parts.iter().map(Part::add).collect();
+        run(db, &format!("alter table {table} {}", added.join(", "))).await?;
+    }
+    Ok(())
+}
+
+async fn has_rows(db: &mut MySqlConnection, table: &str) -> Result<bool, Fault> {
+    let has_rows = format!("select exists(select 1 from {table})");
+    let row = raw_sql(AssertSqlSafe(has_rows)).fetch_one(db).await?;
+    Ok(row.try_get::<i64, _>(0)? != 0)
 }
 
 /// MariaDB keeps who may execute it. MySQL knows no other way than to drop it, and with it that.
@@ -327,8 +363,9 @@ mod tests {
     fn what_is_printed_is_all_of_it() {
         let text = print("app");
         assert_eq!(text.matches("create table if not exists").count(), 10);
-        assert_eq!(text.matches("create procedure").count(), text.matches("drop procedure if exists").count());
+        let puts = text.matches("\ncreate /*M! or replace */ procedure").count();
+        assert_eq!((puts, text.matches("\n/*!80000 drop procedure if exists").count()), (procedures().count(), puts));
         assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
-        assert_eq!(text.matches("\n--   grant ").count(), 10 + text.matches("create procedure").count());
+        assert_eq!(text.matches("\n--   grant ").count(), 10 + puts);
     }
 }

@@ -6,8 +6,12 @@ use crate::stores::sql::inventory::{Flaw, Wanted, compared};
 
 /// What there is of that kind in a schema, named as [`Wanted`] is.
 pub(super) const FOUND: &str = "
-    select case relkind when 'i' then 'index ' when 'S' then 'sequence ' else 'table ' end || relname, ''
-        from pg_class where relnamespace = to_regnamespace($1) and relname like 'leasehold%'
+    select case relkind when 'S' then 'sequence ' else 'table ' end || relname, ''
+        from pg_class where relnamespace = to_regnamespace($1) and relname like 'leasehold%' and relkind <> 'i'
+    union all
+    select 'index ' || x.relname || ' of ' || c.relname, ''
+        from pg_index i join pg_class x on x.oid = i.indexrelid join pg_class c on c.oid = i.indrelid
+        where c.relnamespace = to_regnamespace($1) and c.relname like 'leasehold%'
     union all
     select 'column ' || a.attname || ' of ' || c.relname, format_type(a.atttypid, a.atttypmod)
         from pg_class c join pg_attribute a on a.attrelid = c.oid
@@ -29,6 +33,33 @@ pub(super) fn flaws(found: &[Row], schema: &str, script: &str) -> Result<Vec<Fla
     Ok(compared(wanted(script, schema), &found.collect::<Result<_, Error>>()?))
 }
 
+/// A column, as a script makes it.
+pub(super) struct Column<'a> {
+    pub table: &'a str,
+    pub text: &'a str,
+}
+
+impl Column<'_> {
+    /// Whether it has to say something in each row that there is.
+    pub fn is_for_every_row(&self) -> bool {
+        (self.text.contains(" not null") && !self.text.contains(" default ")) || self.text.contains(" primary key")
+    }
+}
+
+/// The columns that are missing of tables that are there.
+pub(super) fn columns<'a>(flaws: &'a [Flaw], schema: &str, script: &'a str) -> Vec<Column<'a>> {
+    let missing = flaws.iter().filter(|flaw| flaw.is_missing);
+    missing.filter_map(|flaw| made_as(flaw.table()?, flaw.column()?, schema, script)).collect()
+}
+
+fn made_as<'a>(table: &'a str, name: &str, schema: &str, script: &'a str) -> Option<Column<'a>> {
+    let (_, columns) = script.split_once(&format!("create table if not exists {schema}.{table}(\n"))?;
+    let mut lines = columns.lines().take_while(|line| !line.starts_with(')'));
+    let line = lines.find(|line| column(line).is_some_and(|(found, _)| found == name))?;
+    let text = line.split("--").next().unwrap_or_default().trim().trim_end_matches(',');
+    Some(Column { table, text })
+}
+
 /// What a script makes in a schema, in its order.
 fn wanted(script: &str, schema: &str) -> Vec<Wanted> {
     let (mut wanted, mut table, mut rest) = (Vec::new(), None, script);
@@ -47,7 +78,9 @@ fn wanted(script: &str, schema: &str) -> Vec<Wanted> {
                 table = (kind == "table").then_some(name);
                 let is_run = ["procedure", "function"].contains(&kind);
                 let text = from_here.split("$$").nth(1).filter(|_| is_run).unwrap_or_default();
-                wanted.push(Wanted { what: format!("{kind} {name}"), text: text.to_owned() });
+                let of = line.split_once(" on ").filter(|_| kind == "index");
+                let of = of.map(|(_, table)| format!(" of {}", bare(table, schema))).unwrap_or_default();
+                wanted.push(Wanted { what: format!("{kind} {name}{of}"), text: text.to_owned() });
             }
             _ => {}
         }
@@ -60,9 +93,14 @@ fn made<'a>(line: &'a str, schema: &str) -> Option<(&'a str, &'a str)> {
     let made = line.strip_prefix("create ")?;
     let made = made.strip_prefix("or replace ").unwrap_or(made);
     let (kind, name) = made.split_once(' ')?;
-    let name = name.strip_prefix("if not exists ").unwrap_or(name);
-    let name = name.strip_prefix(schema).and_then(|name| name.strip_prefix('.')).unwrap_or(name);
-    name.starts_with("leasehold_").then(|| (kind, name.split([' ', '(', ';']).next().unwrap_or_default()))
+    let name = bare(name.strip_prefix("if not exists ").unwrap_or(name), schema);
+    name.starts_with("leasehold_").then_some((kind, name))
+}
+
+/// The name at the front of a text, without its schema.
+fn bare<'a>(text: &'a str, schema: &str) -> &'a str {
+    let name = text.strip_prefix(schema).and_then(|name| name.strip_prefix('.')).unwrap_or(text);
+    name.split([' ', '(', ';']).next().unwrap_or_default()
 }
 
 /// The primary key in a line of a table: without it a name could be there twice, and two be granted it.
@@ -98,6 +136,17 @@ mod tests {
         for (what, text) in [("column tag of leasehold_locks", "bigint"), ("column once of leasehold_ticks", "boolean")]
         {
             assert!(wanted.contains(&Wanted { what: what.into(), text: text.into() }), "{wanted:#?}");
+        }
+        for (table, name, text, is_for_every_row) in [
+            ("locks", "token", "token bigint not null default 0", false),
+            ("locks", "tag", "tag bigint", false),
+            ("ticks", "once", "once boolean not null", true),
+            ("schema", "one", "one integer primary key check (one = 1)", true),
+        ] {
+            let flaw = Flaw { what: format!("column {name} of leasehold_{table}"), is_missing: true };
+            let flaws = [flaw];
+            let made = columns(&flaws, "\"a b\"", &script);
+            assert_eq!((made[0].text, made[0].is_for_every_row()), (text, is_for_every_row));
         }
         let kinds = ["bigint", "text", "integer", "boolean", "bytea"];
         assert!(wanted.iter().all(|one| !one.what.starts_with("column") || kinds.contains(&&*one.text)), "{wanted:#?}");

@@ -1,5 +1,7 @@
 //! The tables and procedures, their version, and how they come to be.
 
+use std::collections::BTreeSet;
+
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
@@ -76,13 +78,53 @@ pub(super) async fn prepare(client: &Client, options: &Options, making: Making) 
         if version > 0 {
             check_may_make(client, options, version, &flaws).await?;
         }
+        if making == Making::All {
+            add_columns(client, options, &flaws, &script).await?;
+        }
     }
     client.batch_execute(&script).await?;
     let (version, home) = version(client, options).await?;
     if version < VERSION {
         return Err(Fault::Unsent(ErrorKind::Internal, "its tables stay old".to_owned()));
     }
+    if making == Making::All && version == VERSION {
+        let left = flaws(client, &options.schema, &script).await?;
+        let tables: Vec<_> = left.iter().filter_map(Flaw::table).collect();
+        if !tables.is_empty() {
+            return Err(beyond_repair(options, &named(&left), tables));
+        }
+    }
     Ok(home)
+}
+
+/// Adds the columns that somebody has dropped. What stood there is lost, as it is with a whole table.
+async fn add_columns(client: &Client, options: &Options, flaws: &[Flaw], script: &str) -> Result<(), Fault> {
+    let schema = &options.schema;
+    for column in inventory::columns(flaws, schema, script) {
+        let table = format!("{schema}.{}", column.table);
+        let has_rows = format!("select exists(select from {table})");
+        if column.is_for_every_row() && client.query_typed_one(&has_rows, &[]).await?.try_get(0)? {
+            return Err(beyond_repair(options, &named(flaws), [column.table]));
+        }
+        // Whoever waits for a table, to change it, holds up all who come later.
+        let add =
+            format!("begin; set local lock_timeout = '1s'; alter table {table} add column {}; commit", column.text);
+        client.batch_execute(&add).await?;
+    }
+    Ok(())
+}
+
+/// The error of tables that can't be made right while they are kept.
+fn beyond_repair<'a>(options: &Options, flaws: &str, tables: impl IntoIterator<Item = &'a str>) -> Fault {
+    let drops: BTreeSet<_> =
+        tables.into_iter().map(|table| format!("`drop table {}.{table}`", options.schema)).collect();
+    let drops = drops.into_iter().collect::<Vec<_>>().join(", ");
+    let message = format!(
+        "{} has tables that are not as they should be ({flaws}), and what stands there can't be brought over; once no job holds \
+         a lock: {drops}, then `leasehold migrate` again",
+        options.shown
+    );
+    Fault::Told(Error::new(ErrorKind::Misconfigured, message).into())
 }
 
 async fn flaws(client: &Client, schema: &str, script: &str) -> Result<Vec<Flaw>, Fault> {

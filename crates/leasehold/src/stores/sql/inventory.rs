@@ -20,6 +20,20 @@ pub(crate) struct Flaw {
     pub is_missing: bool,
 }
 
+impl Flaw {
+    /// The table that it is, or is a part of. A sequence counts as one.
+    pub fn table(&self) -> Option<&str> {
+        let part = self.what.split_once(" of ").map(|(_, table)| table);
+        part.or_else(|| self.what.strip_prefix("table ")).or_else(|| self.what.strip_prefix("sequence "))
+    }
+
+    /// The column that it is.
+    pub fn column(&self) -> Option<&str> {
+        let (column, _) = self.what.strip_prefix("column ")?.split_once(" of ")?;
+        Some(column)
+    }
+}
+
 /// All that is not as it is wanted, in that order; of a table that is not there nothing else.
 pub(crate) fn compared(wanted: Vec<Wanted>, found: &HashMap<String, String>) -> Vec<Flaw> {
     let mut flaws: Vec<Flaw> = Vec::new();
@@ -62,5 +76,7 @@ mod tests {
         let flaws = compared(wanted, &HashMap::from(found));
         assert_eq!(flaws, [flaw("column x of a", true), flaw("table b", true), flaw("function c", false)]);
         assert_eq!(named(&flaws), "column x of a, table b, function c");
+        let parts = flaws.iter().map(|flaw| (flaw.table(), flaw.column()));
+        assert!(parts.eq([(Some("a"), Some("x")), (Some("b"), None), (None, None)]));
     }
 }

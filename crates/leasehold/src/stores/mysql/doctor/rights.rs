@@ -60,6 +60,12 @@ fn is_needed(table: &Table, options: &Options) -> bool {
     }
 }
 
+/// Whether the kind of locks that is asked for can't do without a table.
+pub(super) fn needs(name: &str, options: &Options) -> bool {
+    let mut tables = schema::RIGHTS.iter().filter(|table| is_needed(table, options) && !table.is_special);
+    tables.any(|table| name == format!("leasehold_{}", table.name))
+}
+
 /// Which of the procedures it may not execute. Each is called without what it has to be given, which comes to nothing.
 async fn may_not_execute(patient: &mut Patient<'_>) -> Vec<&'static str> {
     let mut denied = Vec::new();

@@ -2,11 +2,11 @@
 
 use sqlx::Row;
 
-use super::Patient;
+use super::{Patient, rights};
 use crate::finding::Finding;
 use crate::stores::mysql::inventory;
 use crate::stores::mysql::schema::{self, VERSION, Version};
-use crate::stores::sql::inventory::named;
+use crate::stores::sql::inventory::{Flaw, named};
 use crate::stores::sql::{self, KeyScheme};
 
 pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
@@ -36,10 +36,16 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
 async fn flaws(patient: &mut Patient<'_>, version: i64) -> Vec<Finding> {
     let flaws = inventory::flaws(&mut patient.db).await.unwrap_or_default();
     let (missing, others): (Vec<_>, Vec<_>) = flaws.into_iter().partition(|flaw| flaw.is_missing);
+    let is_needed = |flaw: &Flaw| flaw.table().is_none_or(|table| rights::needs(table, patient.options));
+    let (missing, unused): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_needed);
+    let fix = "run `leasehold migrate`, as a user who may make them";
     let mut findings = Vec::new();
     if !missing.is_empty() {
-        let fix = "run `leasehold migrate`, as a user who may make them";
         findings.push(Finding::problem("tables", format!("missing: {}", named(&missing)), fix));
+    }
+    if !unused.is_empty() {
+        let message = format!("missing: {}; locks do without", named(&unused));
+        findings.push(Finding::warning("tables", message, fix));
     }
     // A newer version may have changed them.
     if !others.is_empty() && version == VERSION {

@@ -2,6 +2,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::super::options::Options;
 use super::super::schema;
 use super::Patient;
 use crate::finding::Finding;
@@ -28,6 +29,15 @@ const OF_ALL: [(&str, &str, &str); 2] = [
     ("modes", "select,insert,update", "nothing works: which kind of lock the namespace has can't be agreed on"),
     ("schema", "select", "nothing works: the tables' version can't be read"),
 ];
+
+/// Whether the kind of locks that is asked for can't do without a table.
+pub(super) fn is_needed(table: &str, options: &Options) -> bool {
+    let is_one_of =
+        |tables: &[(&str, &str, &str)]| tables.iter().any(|(name, ..)| table == format!("leasehold_{name}"));
+    let is_of_leases = options.mode == Mode::Lease;
+    let is_of_kind = if is_of_leases { is_one_of(&OF_LEASES) } else { table == format!("leasehold_{}", TOKENS.0) };
+    is_of_kind || is_one_of(&OF_ALL)
+}
 
 pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let schema = &patient.options.schema;

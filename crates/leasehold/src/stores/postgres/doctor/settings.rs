@@ -1,6 +1,6 @@
 //! What the server, the database and the role are set to, as it counts for our sessions.
 
-use super::Patient;
+use super::{Patient, rights};
 use crate::finding::Finding;
 use crate::stores::sql::Mode;
 
@@ -86,26 +86,57 @@ fn timeout(name: &str, ms: i64) -> Finding {
 async fn durability(patient: &Patient<'_>) -> Option<Finding> {
     let row = patient.ask("select current_setting('fsync'), current_setting('synchronous_commit')", &[]).await?;
     let (fsync, commit): (String, String) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+    Some(lasting(&fsync, &commit, is_arbiter(patient).await))
+}
+
+/// Whether some fallback has its route there, as far as this role may see.
+async fn is_arbiter(patient: &Patient<'_>) -> bool {
+    let routes = patient.table("routes");
+    if !patient.has("routes").await || !rights::missing(patient, &routes, "select").await.is_empty() {
+        return false;
+    }
+    patient.ask_for(&format!("select exists(select from {routes})")).await.unwrap_or(false)
+}
+
+/// What a crash of the server's machine forgets.
+fn lasting(fsync: &str, commit: &str, is_arbiter: bool) -> Finding {
+    if fsync == "off" && is_arbiter {
+        let message = "it is the arbiter of a fallback, and fsync is off: a crash of its machine may take back a switch that \
+                       others have acted on, or the mark of a tick, and two hold one lock";
+        return Finding::problem("durability", message, "set fsync = on");
+    }
     if fsync == "off" {
         let message = "fsync is off: a crash of the machine may lose or spoil everything, locks too";
-        return Some(Finding::warning("durability", message, "set fsync = on"));
+        return Finding::warning("durability", message, "set fsync = on");
     }
     if commit == "off" {
         let message = "synchronous_commit is off: a crash of the machine may forget the last grants, while their holders go on. \
                        Claims with a tick or a key are on the disk all the same";
         let fix = "set synchronous_commit = on for this role, or let jobs use fences";
-        return Some(Finding::warning("durability", message, fix));
+        return Finding::warning("durability", message, fix);
     }
-    Some(Finding::fine(
+    Finding::fine(
         "durability",
         format!("grants are on the disk before they are answered (synchronous_commit {commit})"),
-    ))
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::finding::Severity;
+
+    #[test]
+    fn what_a_crash_forgets_is_told() {
+        let severity = |fsync, commit, is_arbiter| lasting(fsync, commit, is_arbiter).severity;
+        assert_eq!(severity("off", "on", false), Severity::Warning);
+        assert_eq!(severity("off", "on", true), Severity::Problem);
+        // What an arbiter must not forget is on the disk whatever is set here.
+        for is_arbiter in [false, true] {
+            assert_eq!(severity("on", "off", is_arbiter), Severity::Warning);
+            assert_eq!(severity("on", "on", is_arbiter), Severity::Fine);
+        }
+    }
 
     #[test]
     fn short_timeouts_are_told() {

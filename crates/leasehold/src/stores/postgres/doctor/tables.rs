@@ -4,9 +4,9 @@ use tokio_postgres::types::Type;
 
 use super::super::inventory;
 use super::super::schema::{VERSION, script};
-use super::Patient;
+use super::{Patient, rights};
 use crate::finding::{Finding, Severity};
-use crate::stores::sql::inventory::named;
+use crate::stores::sql::inventory::{Flaw, named};
 use crate::stores::sql::{self, KeyScheme, Mode};
 
 /// So many dead rows for each that lives slow renewals down.
@@ -54,10 +54,16 @@ async fn flaws(patient: &Patient<'_>, version: i32) -> Vec<Finding> {
     let found = patient.rows(inventory::FOUND, &[(schema, Type::TEXT)]).await;
     let flaws = inventory::flaws(&found, schema, &script(schema, false)).unwrap_or_default();
     let (missing, others): (Vec<_>, Vec<_>) = flaws.into_iter().partition(|flaw| flaw.is_missing);
+    let is_needed = |flaw: &Flaw| flaw.table().is_none_or(|table| rights::is_needed(table, patient.options));
+    let (missing, unused): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_needed);
     let fix = "run `leasehold migrate`, as a role that may make them";
     let mut findings = Vec::new();
     if !missing.is_empty() {
         findings.push(Finding::problem("tables", format!("missing: {}", named(&missing)), fix));
+    }
+    if !unused.is_empty() {
+        let message = format!("missing: {}; locks do without", named(&unused));
+        findings.push(Finding::warning("tables", message, fix));
     }
     // A newer version may have changed them.
     if !others.is_empty() && version == VERSION {

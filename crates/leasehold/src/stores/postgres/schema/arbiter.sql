@@ -225,7 +225,13 @@ begin
         end if;
     end if;
     select * into one from @.leasehold_locks l where l.ns = p_ns and l.name = p_name and l.slot = 0;
-    if p_tick = 0 and one.key_ends <= at then perform @.leasehold_v2_forget_key(p_ns, p_name); end if;
+    if p_tick = 0 and one.key_ends <= at then
+        if @.leasehold_v3_being_completed(p_ns, p_name, 0) then
+            o_outcome := 2; -- By a transaction that goes on.
+            return;
+        end if;
+        perform @.leasehold_v2_forget_key(p_ns, p_name);
+    end if;
     -- Whoever claims has the lease: nobody else's is alive.
     select * into tick from @.leasehold_v2_due(p_ns, p_name, p_tick, p_retry, p_keep, null, at);
     if tick.o_standing > 2 then
