@@ -56,6 +56,7 @@ fn dispatch(cli: &Cli) -> Result<i32, Failure> {
         Verb::Trigger(args) => on_the_store(&|config| cmd::trigger::run(args, config)),
         Verb::Pause(args) => on_the_store(&|config| cmd::pause::run(args, config)),
         Verb::Resume(args) => on_the_store(&|config| cmd::resume::run(args, config)),
+        Verb::Serve(args) => on_the_store(&|config| cmd::serve::run(args, config)),
         Verb::Completions(args) => cmd::completions::run(args),
         Verb::Man(args) => cmd::man::run(args),
     }

@@ -10,7 +10,7 @@ use std::{ffi::OsStr, fs};
 
 use common::{Bench, Ran, ran};
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "run",
     "status",
     "ls",
@@ -26,6 +26,7 @@ const VERBS: [&str; 17] = [
     "trigger",
     "pause",
     "resume",
+    "serve",
     "completions",
     "man",
 ];

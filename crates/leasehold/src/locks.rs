@@ -107,6 +107,12 @@ impl Locks {
         &self.client.label
     }
 
+    /// Of which kind the store is, as in a URL's scheme: `sqlite`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.client.store.traits().kind
+    }
+
     /// The lock of this name. A bad name is reported by [`Lock::checked`] or the first acquisition.
     pub fn lock(&self, name: &str) -> Lock {
         Lock::new(Arc::clone(&self.client), name)

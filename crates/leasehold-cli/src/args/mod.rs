@@ -17,6 +17,7 @@ mod resume;
 mod route;
 mod run;
 mod schedule;
+mod serve;
 mod status;
 mod trigger;
 mod values;
@@ -45,6 +46,7 @@ pub use self::resume::ResumeArgs;
 pub use self::route::{RouteArgs, RouteVerb, SetArgs};
 pub use self::run::RunArgs;
 pub use self::schedule::{ScheduleArgs, ScheduleVerb};
+pub use self::serve::ServeArgs;
 pub use self::status::StatusArgs;
 pub use self::trigger::TriggerArgs;
 pub use self::values::duration;
@@ -155,6 +157,9 @@ pub enum Verb {
     /// End the pause of a job
     #[command(long_about = resume::ABOUT, after_long_help = resume::FOOTER)]
     Resume(ResumeArgs),
+    /// Serve a dashboard, a JSON API and metrics of the store
+    #[command(long_about = serve::ABOUT, after_long_help = serve::FOOTER)]
+    Serve(ServeArgs),
     /// Print the completions for a shell
     #[command(after_long_help = completions::FOOTER)]
     Completions(CompletionsArgs),

@@ -20,6 +20,7 @@ pub mod resume;
 pub mod route;
 pub mod run;
 pub mod schedule;
+pub mod serve;
 pub mod status;
 pub mod trigger;
 pub mod watch;

@@ -21,9 +21,9 @@ mod daemon;
 mod endpoint;
 mod health;
 mod journal;
-mod notify;
+pub(super) mod notify;
 mod output;
-mod signals;
+pub(super) mod signals;
 mod writer;
 
 /// Runs the verb, until a signal ends it.
