@@ -33,6 +33,18 @@ pub enum Event<'a> {
         /// How long this acquisition has been going on.
         waited: Duration,
     },
+    /// An acquisition has ended: what it came to, told once for each, behind what says more of it. Of one that was dropped before, nothing is
+    /// told.
+    Answered {
+        /// The lock.
+        name: &'a LockName,
+        /// How long it took.
+        waited: Duration,
+        /// Whether somebody else was seen to hold the lock, or to stand before us, meanwhile or at the end.
+        contended: bool,
+        /// What it came to.
+        answer: Answer<'a>,
+    },
     /// Granted.
     Acquired {
         /// The lock.
@@ -103,6 +115,15 @@ pub enum Event<'a> {
         /// Why.
         reason: &'a LossReason,
     },
+    /// A fence has refused a transaction of the holder's: what it would have written is not written.
+    Stale {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Why.
+        error: &'a Error,
+    },
     /// Released by its holder.
     Released {
         /// The lock.
@@ -134,6 +155,20 @@ pub enum Event<'a> {
         /// Why.
         error: &'a Error,
     },
+}
+
+/// What an acquisition came to.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Answer<'a> {
+    /// It was granted.
+    Acquired,
+    /// Somebody else has it, and the time to wait is over.
+    Contended(&'a Holding),
+    /// Its tick or key is not to be run.
+    NotDue(&'a NotDue),
+    /// The store could not say, or the terms were not right for it.
+    Failed(&'a Error),
 }
 
 /// Listens to [`Event`]s.

@@ -161,6 +161,11 @@ impl Keeper {
         Self { shared: Arc::new(shared), place, started_in: AtomicU32::new(0), starting: Mutex::default() }
     }
 
+    /// Where it runs, or would.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
     /// Makes sure that it runs: before the first claim is sent, so that no grant is ever without a keeper.
     pub fn start(&self) -> Result<()> {
         if self.runs()? {

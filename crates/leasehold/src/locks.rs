@@ -64,6 +64,10 @@ impl Client {
         }
     }
 
+    pub fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "this client was shut down; connect again"));
@@ -105,6 +109,25 @@ impl Locks {
     #[must_use]
     pub fn label(&self) -> &str {
         &self.client.label
+    }
+
+    /// Another client of the same store, with a keeper of its own, of which no observer hears: for what is done beside the work, as
+    /// keeping count of it.
+    #[must_use]
+    pub fn unobserved(&self) -> Self {
+        let Client { store, keeper, clock, label, max_ttl, .. } = &*self.client;
+        let client = Client {
+            store: Arc::clone(store),
+            keeper: Keeper::new(Arc::clone(store), Arc::clone(clock), None, keeper.place()),
+            clock: Arc::clone(clock),
+            label: Arc::clone(label),
+            max_ttl: *max_ttl,
+            lines: Arc::default(),
+            observer: None,
+            _listener: None,
+            closed: AtomicBool::new(false),
+        };
+        Self { client: Arc::new(client) }
     }
 
     /// The lock of this name. A bad name is reported by [`Lock::checked`] or the first acquisition.
