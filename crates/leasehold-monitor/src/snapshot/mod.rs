@@ -195,7 +195,7 @@ impl Snapshot {
             }
         }
         let this = Arc::clone(self);
-        let read = |before: Option<Arc<Runs>>| async move {
+        let read = move |before: Option<Arc<Runs>>| async move {
             let names: Vec<String> = fleet.jobs.iter().map(|job| job.name.clone()).collect();
             let hours = this.hours.load(Ordering::Relaxed);
             let runs = Runs::read(before.as_deref(), &this.locks, &names, now, hours).await?;
