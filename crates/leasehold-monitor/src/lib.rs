@@ -1,6 +1,7 @@
 //! What runs where, who waits for whom, what is contended and what nearly went wrong.
 
 mod api;
+pub mod dashboard;
 mod monitor;
 mod snapshot;
 
