@@ -49,7 +49,7 @@ async fn fifty_viewers_and_a_scrape_cost_as_much_as_one_or_two() {
         }
     };
     let viewers = futures_util::future::join_all((0..VIEWERS).map(viewer));
-    futures_util::join!(viewers, scrape);
+    tokio::join!(viewers, scrape);
     let cost = redis.commands_processed() - before;
     println!("{VIEWERS} viewers: {cost} commands in {SPAN:?}; {}", redis.command(&["INFO", "commandstats"]).text());
     assert!(cost <= MOST_A_SECOND * SPAN.as_secs(), "{cost} commands in {SPAN:?}");

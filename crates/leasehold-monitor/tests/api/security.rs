@@ -117,7 +117,8 @@ async fn a_name_that_is_not_ours_is_served_nothing() {
         assert_eq!(served.status, 200, "whoever looks after it knows no name: {path}");
     }
     let open = router(Monitor::over(Locks::over(Arc::new(Memory::default()))).any_host());
-    let scene = Scene { app: open, ..scene };
+    let mut scene = scene;
+    scene.app = open;
     assert_eq!(scene.asks(Method::GET, "/api/v1/locks", &[("host", "anything")], "").await.status, 200);
 }
 
@@ -126,7 +127,8 @@ async fn a_name_that_is_not_ours_is_served_nothing() {
 async fn it_can_be_mounted() {
     let scene = scene();
     let app = axum::Router::new().nest("/locks", scene.app.clone()).route("/", axum::routing::get(async || "mine"));
-    let scene = Scene { app, ..scene };
+    let mut scene = scene;
+    scene.app = app;
     assert_eq!(scene.get("/").await.body, "mine");
     let guard = scene.take("a").await;
     assert_eq!(scene.get("/locks/api/v1/locks").await.good()["total"], 1);

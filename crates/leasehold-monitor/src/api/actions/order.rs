@@ -18,10 +18,10 @@ const LONGEST_WHY: usize = 500;
 const LONGEST_BY: usize = 100;
 
 /// An order of somebody who may give it.
-pub(super) struct Order<T>(pub T);
+pub(in crate::api) struct Order<T>(pub T);
 
 /// What an order may say, beside by whom it is and why.
-pub(super) trait Terms: DeserializeOwned {
+pub(in crate::api) trait Terms: DeserializeOwned {
     /// The fields. One that is misspelt must not be taken for one that was left out.
     const FIELDS: &'static [&'static str];
 }
