@@ -10,10 +10,11 @@ use std::{ffi::OsStr, fs};
 
 use common::{Bench, Ran, ran};
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "run",
     "status",
     "ls",
+    "contention",
     "watch",
     "release",
     "doctor",
