@@ -15,6 +15,7 @@ const VERBS: [&str; 18] = [
     "run",
     "status",
     "ls",
+    "contention",
     "watch",
     "release",
     "doctor",

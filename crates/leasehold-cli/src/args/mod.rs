@@ -3,6 +3,7 @@
 mod accept_loss;
 mod asked_report;
 mod completions;
+mod contention;
 mod doctor;
 mod history;
 mod ls;
@@ -33,6 +34,7 @@ use crate::exit::{self, Failure};
 pub use self::accept_loss::AcceptLossArgs;
 pub use self::asked_report::AskedReport;
 pub use self::completions::CompletionsArgs;
+pub use self::contention::{ContentionArgs, SortBy};
 pub use self::doctor::DoctorArgs;
 pub use self::history::{GONE, HistoryArgs};
 pub use self::ls::LsArgs;
@@ -82,6 +84,7 @@ Examples:
   leasehold run backup -- ./backup.sh              run it, unless it runs already
   leasehold run report --wait=10m -- make report   wait up to 10 minutes for it
   leasehold status backup                          who holds it, and since when?
+  leasehold contention                             what is waited for, and who holds it so long?
   leasehold schedule --check                       what of the jobs in leasehold.toml runs next?
   leasehold doctor                                 is the store fit for its work?
 
@@ -121,6 +124,9 @@ pub enum Verb {
     /// List the locks that are held or waited for
     #[command(long_about = ls::ABOUT, after_long_help = ls::FOOTER)]
     Ls(LsArgs),
+    /// Tell what was contended, and who held it so long
+    #[command(long_about = contention::ABOUT, after_long_help = contention::FOOTER)]
+    Contention(ContentionArgs),
     /// Tell what happens to a lock, as it happens
     #[command(long_about = watch::ABOUT, after_long_help = watch::FOOTER)]
     Watch(WatchArgs),
