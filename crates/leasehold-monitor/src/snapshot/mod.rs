@@ -268,11 +268,13 @@ impl Snapshot {
         self.route.seen(read).await.map(Some)
     }
 
-    /// What an operator should know about the store.
+    /// What an operator should know about the store, its locks and its jobs.
     pub async fn findings(self: &Arc<Self>) -> Result<Seen<Examined>, Away> {
         let this = Arc::clone(self);
         let read = |_| async move {
-            let findings = this.locks.diagnose().await?;
+            let mut findings = this.locks.diagnose().await?;
+            // Not in a store that keeps no notes; what is wrong otherwise its own findings say.
+            findings.extend(crate::diagnose(&this.locks).await.unwrap_or_default());
             Ok((Examined { at: this.time().await?, findings }, FINDINGS))
         };
         self.findings.seen(read).await
