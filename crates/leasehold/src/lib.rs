@@ -101,12 +101,12 @@ mod watching;
 
 pub use bound::Bound;
 pub use error::{Applied, Error, ErrorKind, Result};
-pub use event::{Event, Observer};
+pub use event::{Answer, Event, Observer};
 pub use finding::{Finding, Severity};
 pub use guard::{Guard, LossReason, Released};
 pub use lease::{
     Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Place, Release, Renewal,
-    Revoke,
+    Revoke, Waiter,
 };
 pub use lock::{Lock, Outcome, Ran, Wait};
 pub use locks::{Locks, LocksBuilder};

@@ -3,6 +3,7 @@
 mod accept_loss;
 mod asked_report;
 mod completions;
+mod contention;
 mod doctor;
 mod history;
 mod ls;
@@ -17,6 +18,7 @@ mod resume;
 mod route;
 mod run;
 mod schedule;
+mod serve;
 mod status;
 mod trigger;
 mod values;
@@ -32,6 +34,7 @@ use crate::exit::{self, Failure};
 pub use self::accept_loss::AcceptLossArgs;
 pub use self::asked_report::AskedReport;
 pub use self::completions::CompletionsArgs;
+pub use self::contention::{ContentionArgs, SortBy};
 pub use self::doctor::DoctorArgs;
 pub use self::history::{GONE, HistoryArgs};
 pub use self::ls::LsArgs;
@@ -45,6 +48,7 @@ pub use self::resume::ResumeArgs;
 pub use self::route::{RouteArgs, RouteVerb, SetArgs};
 pub use self::run::RunArgs;
 pub use self::schedule::{ScheduleArgs, ScheduleVerb};
+pub use self::serve::ServeArgs;
 pub use self::status::StatusArgs;
 pub use self::trigger::TriggerArgs;
 pub use self::values::duration;
@@ -80,6 +84,7 @@ Examples:
   leasehold run backup -- ./backup.sh              run it, unless it runs already
   leasehold run report --wait=10m -- make report   wait up to 10 minutes for it
   leasehold status backup                          who holds it, and since when?
+  leasehold contention                             what is waited for, and who holds it so long?
   leasehold schedule --check                       what of the jobs in leasehold.toml runs next?
   leasehold doctor                                 is the store fit for its work?
 
@@ -117,8 +122,11 @@ pub enum Verb {
     #[command(long_about = status::ABOUT, after_long_help = status::FOOTER)]
     Status(StatusArgs),
     /// List the locks that are held or waited for
-    #[command(after_long_help = ls::FOOTER)]
+    #[command(long_about = ls::ABOUT, after_long_help = ls::FOOTER)]
     Ls(LsArgs),
+    /// Tell what was contended, and who held it so long
+    #[command(long_about = contention::ABOUT, after_long_help = contention::FOOTER)]
+    Contention(ContentionArgs),
     /// Tell what happens to a lock, as it happens
     #[command(long_about = watch::ABOUT, after_long_help = watch::FOOTER)]
     Watch(WatchArgs),
@@ -155,6 +163,9 @@ pub enum Verb {
     /// End the pause of a job
     #[command(long_about = resume::ABOUT, after_long_help = resume::FOOTER)]
     Resume(ResumeArgs),
+    /// Serve a dashboard, a JSON API and metrics of the store
+    #[command(long_about = serve::ABOUT, after_long_help = serve::FOOTER)]
+    Serve(ServeArgs),
     /// Print the completions for a shell
     #[command(after_long_help = completions::FOOTER)]
     Completions(CompletionsArgs),
@@ -234,6 +245,9 @@ mod tests {
             mistake::explain(&Cli::try_parse_from(words).unwrap_err()).message
         };
         assert!(refused(&["trigger", "a", "--wait", "5s"]).contains("write --wait=5s"));
+        assert!(refused(&["ls", "--watch", "5s"]).contains("write --watch=5s"));
+        assert!(refused(&["ls", "--watch=1ms"]).contains("give 100ms to 1d"));
+        assert!(refused(&["ls", "x"]).contains("take it out"));
         assert!(refused(&["pause", "a", "--for", "-1h"]).contains("is no duration; write for example"));
         let usage = refused(&["schedule", "reset-mark"]);
         assert!(usage.contains("--yes"), "{usage}");

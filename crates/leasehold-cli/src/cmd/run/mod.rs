@@ -1,5 +1,6 @@
 //! `leasehold run NAME -- CMD…`: the main job.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +8,11 @@ use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Observer, Outcome,
+    Released, Wait,
 };
 
+use leasehold_monitor::{Keeping, Tally};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
@@ -70,7 +73,14 @@ fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let ending = runtime.block_on(Run::new(args, terms, config, warden, report).run());
+    let ending = runtime.block_on(async {
+        let (run, keeping) = (Run::new(args, terms, config, warden, report), OnceCell::new());
+        let ending = run.run(&keeping).await;
+        if let Some(keeping) = keeping.into_inner() {
+            keeping.end(LAST_COUNT).await;
+        }
+        ending
+    });
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     ending
 }
@@ -96,6 +106,7 @@ struct Run<'a> {
     config: &'a Config,
     warden: Warden,
     teller: Arc<Teller>,
+    tally: Tally,
     report: &'a mut Report,
 }
 
@@ -116,16 +127,22 @@ enum Held {
 impl<'a> Run<'a> {
     fn new(args: &'a RunArgs, terms: Terms, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
         let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
-        Self { args, terms, config, warden, teller, report }
+        let tally = Tally::new();
+        if let Some(most) = args.max_hold {
+            tally.limit(teller.name(), most);
+        }
+        Self { args, terms, config, warden, teller, tally, report }
     }
 
-    async fn run(mut self) -> Result<Ending, Failure> {
+    /// What is counted meanwhile is kept by `keeping`, once there is a store.
+    async fn run(mut self, keeping: &OnceCell<Keeping>) -> Result<Ending, Failure> {
         self.teller.say(format_args!("locks are in {}", self.config.shown()));
         self.report.waits();
         let locks = match self.open().await? {
             Ok(locks) => locks,
             Err(fatal) => return Ok(Ending::interrupted(fatal)),
         };
+        keeping.get_or_init(|| self.tally.kept_in(&locks));
         let once = Once::of(self.args, &locks).await?;
         self.report.is_for(once.tick());
         let mut backoff = Backoff::default();
@@ -166,17 +183,17 @@ impl<'a> Run<'a> {
 
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
-        let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
+        let (args, config, teller, tally) = (self.args, self.config, Arc::clone(&self.teller), self.tally.clone());
         let opened = if args.forever {
             let open = async || {
-                let (settings, place) = (settings(args, &teller), config.place().clone());
+                let (settings, place) = (settings(args, &teller, &tally), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
                 let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
                 opened.expect("a panic ends the process")
             };
             unless_stopped(&mut self.warden, patiently(&teller, open)).await
         } else {
-            Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
+            Ok(config.place().open().map(|store| settings(args, &teller, &tally).over(store)))
         };
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
@@ -431,10 +448,16 @@ fn other_tokens() -> impl Iterator<Item = OsString> {
 /// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long the store may take to hear what was counted last: nobody waits for that.
+const LAST_COUNT: Duration = Duration::from_millis(250);
+
 /// The client's settings.
-fn settings(args: &RunArgs, teller: &Arc<Teller>) -> LocksBuilder {
-    let observer = Arc::clone(teller);
-    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| observer.tell(event))
+fn settings(args: &RunArgs, teller: &Arc<Teller>, tally: &Tally) -> LocksBuilder {
+    let (teller, tally) = (Arc::clone(teller), tally.clone());
+    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| {
+        teller.tell(event); // first: a job's life depends on it
+        tally.observe(event);
+    })
 }
 
 /// What the job is called, for people.

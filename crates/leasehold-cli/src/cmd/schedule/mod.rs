@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use leasehold_monitor::Tally;
+
 use self::command::Commands;
 use self::daemon::Daemon;
 use self::health::Health;
@@ -21,9 +23,9 @@ mod daemon;
 mod endpoint;
 mod health;
 mod journal;
-mod notify;
+pub(super) mod notify;
 mod output;
-mod signals;
+pub(super) mod signals;
 mod writer;
 
 /// Runs the verb, until a signal ends it.
@@ -52,8 +54,8 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let daemon =
-        Daemon { args, store, source, config, limits, jobs, commands, health, notify, journal: Arc::clone(&journal) };
+    let (tally, told) = (Tally::new(), Arc::clone(&journal));
+    let daemon = Daemon { args, store, source, config, limits, jobs, commands, health, notify, journal: told, tally };
     let ended = runtime.block_on(daemon.run(listener));
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     journal.end();
