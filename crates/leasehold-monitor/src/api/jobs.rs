@@ -59,7 +59,8 @@ pub(super) async fn jobs(State(served): State<Arc<Served>>) -> Result<Json<Jobs>
 
 impl Job {
     fn of(job: &Known, fleet: &Fleet, records: &[&Entry], tells: &Tells<'_>) -> Self {
-        let (running, over): (Vec<&Entry>, Vec<&Entry>) = records.iter().copied().partition(|entry| tells.is_running(entry));
+        let (running, over): (Vec<&Entry>, Vec<&Entry>) =
+            records.iter().copied().partition(|entry| tells.is_running(entry));
         let last = over.into_iter().find(|entry| entry.record.tick.is_some());
         Self {
             name: job.name.clone(),

@@ -71,7 +71,10 @@ enum Order {
     EndsFirst,
 }
 
-pub(super) async fn locks(State(served): State<Arc<Served>>, Asked(query): Asked<Query>) -> Result<Json<Locks>, Problem> {
+pub(super) async fn locks(
+    State(served): State<Arc<Served>>,
+    Asked(query): Asked<Query>,
+) -> Result<Json<Locks>, Problem> {
     let all = [("all", Which::All), ("held", Which::Held), ("waited", Which::Waited), ("kept", Which::Kept)];
     let which = asked::word("state", query.state.as_deref(), &all)?;
     let orders = [

@@ -48,7 +48,8 @@ pub(super) async fn next(State(served): State<Arc<Served>>, Asked(query): Asked<
     };
     served.knows(name.as_str()).await?;
     let fleet = served.snapshot.fleet().await?.value;
-    let job = fleet.job(name.as_str()).ok_or_else(|| Problem::not_found(format!("{name} is gone"), "see /api/v1/jobs"))?;
+    let job =
+        fleet.job(name.as_str()).ok_or_else(|| Problem::not_found(format!("{name} is gone"), "see /api/v1/jobs"))?;
     let schedule = job.schedule.as_ref().ok_or_else(|| {
         let fix = "use the version of leasehold that the schedulers have";
         Problem::not_found(format!("this version can't read when {name} is due: {}", job.when), fix)

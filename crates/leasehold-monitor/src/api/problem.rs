@@ -53,13 +53,17 @@ impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let (status, code, fix) = match error.kind() {
             ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "bad_request", None),
-            ErrorKind::Unavailable | ErrorKind::TimedOut => {
-                (StatusCode::SERVICE_UNAVAILABLE, "store_away", Some("see whether the store runs and can be reached from here"))
-            }
+            ErrorKind::Unavailable | ErrorKind::TimedOut => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store_away",
+                Some("see whether the store runs and can be reached from here"),
+            ),
             ErrorKind::Refused => (StatusCode::SERVICE_UNAVAILABLE, "store_refuses", None),
-            ErrorKind::AccessDenied => {
-                (StatusCode::SERVICE_UNAVAILABLE, "access_denied", Some("`leasehold doctor` says which rights are missing"))
-            }
+            ErrorKind::AccessDenied => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "access_denied",
+                Some("`leasehold doctor` says which rights are missing"),
+            ),
             ErrorKind::Misconfigured => {
                 (StatusCode::SERVICE_UNAVAILABLE, "misconfigured", Some("`leasehold doctor` says what to mend"))
             }

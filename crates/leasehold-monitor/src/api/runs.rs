@@ -144,7 +144,10 @@ impl Tells<'_> {
         entry.record.state == Standing::Running
             && self.listing.at.duration_since(entry.written) > LAST_WORDS
             && self.now.duration_since(entry.written) > LAST_WORDS
-            && !self.listing.of(&entry.job).is_some_and(|lock| tokens(lock).contains(entry.record.token.as_deref().unwrap_or_default()))
+            && !self
+                .listing
+                .of(&entry.job)
+                .is_some_and(|lock| tokens(lock).contains(entry.record.token.as_deref().unwrap_or_default()))
     }
 }
 
@@ -187,7 +190,8 @@ mod tests {
             r#"{"state":"done","node":"w","started":"1970-01-01T00:01:00Z","ended":"1970-01-01T00:02:00Z"}"#,
             120,
         );
-        for (from, to, within) in [(0, 59, false), (0, 60, true), (90, 100, true), (120, 200, true), (121, 200, false)] {
+        for (from, to, within) in [(0, 59, false), (0, 60, true), (90, 100, true), (120, 200, true), (121, 200, false)]
+        {
             assert_eq!(overlaps(&done, at(from), at(to)), within, "{from} {to}");
         }
         let running = entry(r#"{"state":"running","node":"w","started":"1970-01-01T00:01:00Z"}"#, 60);

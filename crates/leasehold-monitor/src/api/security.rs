@@ -53,14 +53,20 @@ fn check_host(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Probl
         return Ok(());
     }
     let message = format!("this is not served as {asked:?}");
-    Err(Problem::new(StatusCode::FORBIDDEN, "wrong_host", message, "start it with --host and that name, if it is right"))
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "wrong_host",
+        message,
+        "start it with --host and that name, if it is right",
+    ))
 }
 
 /// Refuses what another site has a browser send.
 pub(super) fn check_origin(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("null"));
     let is_cross_site = text(&HeaderName::from_static("sec-fetch-site")) == Some("cross-site");
-    let is_foreign = text(&header::ORIGIN).is_some_and(|origin| !is_our_origin(origin, hosts, asked_host(headers, uri)));
+    let is_foreign =
+        text(&header::ORIGIN).is_some_and(|origin| !is_our_origin(origin, hosts, asked_host(headers, uri)));
     if !is_cross_site && !is_foreign {
         return Ok(());
     }
@@ -101,7 +107,8 @@ fn is_ours(host: &str, names: &[String]) -> bool {
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let byte = |bytes: &[u8], nth: usize| bytes.get(nth).copied().unwrap_or(0);
-    let differ = (0..one.len().max(other.len())).fold(0, |differ, nth| black_box(differ | (byte(one, nth) ^ byte(other, nth))));
+    let differ =
+        (0..one.len().max(other.len())).fold(0, |differ, nth| black_box(differ | (byte(one, nth) ^ byte(other, nth))));
     (black_box(differ) == 0) & (one.len() == other.len())
 }
 
@@ -118,13 +125,27 @@ mod tests {
     fn only_names_that_are_its_own_are_served() {
         let hosts = Hosts::These(vec!["locks.example.com".into()]);
         let serves = |host: &str| check_host(&hosts, &asked(&[("host", host)]), &Uri::from_static("/")).is_ok();
-        for host in
-            ["localhost", "LOCALHOST:7676", "a.localhost", "127.0.0.1:7676", "[::1]:7676", "10.1.2.3", "Locks.example.com:443", "localhost."]
-        {
+        for host in [
+            "localhost",
+            "LOCALHOST:7676",
+            "a.localhost",
+            "127.0.0.1:7676",
+            "[::1]:7676",
+            "10.1.2.3",
+            "Locks.example.com:443",
+            "localhost.",
+        ] {
             assert!(serves(host), "{host}");
         }
-        for host in ["", "evil.example", "localhost.evil.example:7676", "locks.example.com.evil", "127.0.0.1.nip.io", "user@localhost", "[::1"]
-        {
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example:7676",
+            "locks.example.com.evil",
+            "127.0.0.1.nip.io",
+            "user@localhost",
+            "[::1",
+        ] {
             assert!(host == "[::1" || !serves(host), "{host}");
         }
         assert!(check_host(&hosts, &HeaderMap::new(), &Uri::from_static("/")).is_err());
@@ -136,7 +157,11 @@ mod tests {
         let hosts = Hosts::These(vec!["locks.example.com".into()]);
         let good = |pairs: &[(&str, &str)]| check_origin(&hosts, &asked(pairs), &Uri::from_static("/")).is_ok();
         assert!(good(&[("host", "localhost:7676")]), "no browser");
-        assert!(good(&[("host", "localhost:7676"), ("origin", "http://localhost:7676"), ("sec-fetch-site", "same-origin")]));
+        assert!(good(&[
+            ("host", "localhost:7676"),
+            ("origin", "http://localhost:7676"),
+            ("sec-fetch-site", "same-origin")
+        ]));
         assert!(good(&[("host", "127.0.0.1:7676"), ("origin", "https://locks.example.com")]), "a proxy asks");
         for (origin, site) in [
             ("http://evil.example", "same-origin"),
@@ -145,7 +170,10 @@ mod tests {
             ("null", "none"),
             ("http://localhost:7676.evil.example", "none"),
         ] {
-            assert!(!good(&[("host", "localhost:7676"), ("origin", origin), ("sec-fetch-site", site)]), "{origin} {site}");
+            assert!(
+                !good(&[("host", "localhost:7676"), ("origin", origin), ("sec-fetch-site", site)]),
+                "{origin} {site}"
+            );
         }
         assert!(!good(&[("host", "localhost:7676"), ("sec-fetch-site", "cross-site")]));
     }
@@ -153,7 +181,9 @@ mod tests {
     #[test]
     fn tokens_are_compared_as_a_whole() {
         assert!(is_same("0123456789abcdef", "0123456789abcdef"));
-        for wrong in ["", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef0", "x123456789abcdef", "0123456789abcdef\0"] {
+        for wrong in
+            ["", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef0", "x123456789abcdef", "0123456789abcdef\0"]
+        {
             assert!(!is_same("0123456789abcdef", wrong) && !is_same(wrong, "0123456789abcdef"), "{wrong:?}");
         }
     }

@@ -52,7 +52,8 @@ impl Fleet {
 
     /// Whether the same jobs are due at the same times.
     pub fn is_as(&self, other: &Self) -> bool {
-        let paused = |fleet: &Self| -> Vec<bool> { fleet.jobs.iter().map(|job| fleet.pause(&job.name).is_some()).collect() };
+        let paused =
+            |fleet: &Self| -> Vec<bool> { fleet.jobs.iter().map(|job| fleet.pause(&job.name).is_some()).collect() };
         self.jobs == other.jobs && self.pauses == other.pauses && paused(self) == paused(other)
     }
 }
@@ -72,7 +73,8 @@ mod tests {
 
     #[test]
     fn the_zone_stands_behind_the_expression() {
-        let known = |when: &str| Job::of(KnownJob { name: "a".into(), when: when.into(), since: Timestamp::UNIX_EPOCH });
+        let known =
+            |when: &str| Job::of(KnownJob { name: "a".into(), when: when.into(), since: Timestamp::UNIX_EPOCH });
         let nightly = known("30 2 * * * Europe/Berlin");
         assert_eq!((nightly.when.as_str(), nightly.zone.as_str()), ("30 2 * * *", "Europe/Berlin"));
         assert!(nightly.schedule.is_some());

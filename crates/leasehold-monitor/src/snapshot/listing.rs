@@ -31,7 +31,8 @@ impl Listing {
 
     /// Whether the same hold and wait for the same; time passes in any case.
     pub fn is_as(&self, other: &Self) -> bool {
-        self.locks.len() == other.locks.len() && self.locks.iter().zip(&other.locks).all(|(one, other)| is_as(one, other))
+        self.locks.len() == other.locks.len()
+            && self.locks.iter().zip(&other.locks).all(|(one, other)| is_as(one, other))
     }
 }
 

@@ -63,7 +63,10 @@ impl<T: Send + Sync + 'static> Reading<T> {
     ///
     /// # Errors
     /// Nothing is known, and the store can't say.
-    pub async fn seen<F>(self: &Arc<Self>, read: impl FnOnce(Option<Arc<T>>) -> F + Send + 'static) -> Result<Seen<T>, Away>
+    pub async fn seen<F>(
+        self: &Arc<Self>,
+        read: impl FnOnce(Option<Arc<T>>) -> F + Send + 'static,
+    ) -> Result<Seen<T>, Away>
     where
         F: Future<Output = Result<(T, Duration)>> + Send + 'static,
     {

@@ -71,7 +71,13 @@ impl Runs {
     }
 
     /// What has changed since it was last read; of jobs that are new here, and where more was asked for, all.
-    pub async fn read(before: Option<&Self>, locks: &Locks, names: &[String], now: Timestamp, hours: i64) -> Result<Self> {
+    pub async fn read(
+        before: Option<&Self>,
+        locks: &Locks,
+        names: &[String],
+        now: Timestamp,
+        hours: i64,
+    ) -> Result<Self> {
         let mut runs = before.filter(|before| before.hours >= hours).cloned().unwrap_or_default();
         runs.hours = runs.hours.max(hours);
         let since = now.checked_sub(SignedDuration::from_hours(runs.hours)).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -133,7 +139,8 @@ impl Known {
             self.newest = self.newest.max(Some(entry.written));
             let key = Key::of(&entry);
             // That it was run is never replaced by that it was not.
-            let keeps = |old: &Entry| *old == entry || (is_a_run(old) && !is_a_run(&entry)) || old.written > entry.written;
+            let keeps =
+                |old: &Entry| *old == entry || (is_a_run(old) && !is_a_run(&entry)) || old.written > entry.written;
             if !self.records.get(&key).is_some_and(keeps) {
                 self.records.insert(key, entry);
                 is_news = true;

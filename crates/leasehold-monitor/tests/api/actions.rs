@@ -49,15 +49,16 @@ pub async fn jobs_are_paused_resumed_and_triggered(scene: &Scene) {
     assert!(paused["until"].is_string(), "{paused}");
     let shown = scene.json("/api/v1/jobs").await["jobs"][0]["paused"].clone();
     assert_eq!((&shown["why"], &shown["until"]), (&json!("maintenance"), &paused["until"]), "who looks next sees it");
-    scene.post("/api/v1/pause", &json!({"job": "nightly", "why": "w", "by": "b", "confirm": "nightly", "for_ms": 0})).await.refuses(
-        400,
-        "bad_request",
-        &["is over"],
-    );
+    scene
+        .post("/api/v1/pause", &json!({"job": "nightly", "why": "w", "by": "b", "confirm": "nightly", "for_ms": 0}))
+        .await
+        .refuses(400, "bad_request", &["is over"]);
 
     let triggered = scene.post("/api/v1/trigger", &order("at once")).await.good();
     let tick = triggered["tick"].clone();
-    let of = |runs: &Value, is_it: &dyn Fn(&Value) -> bool| runs["runs"].as_array().unwrap().iter().find(|run| is_it(run)).cloned();
+    let of = |runs: &Value, is_it: &dyn Fn(&Value) -> bool| {
+        runs["runs"].as_array().unwrap().iter().find(|run| is_it(run)).cloned()
+    };
     let is_done = |run: &Value| run["tick"] == tick && run["state"] == "done";
     let runs = scene.until("/api/v1/runs", |runs| of(runs, &is_done).is_some()).await;
     assert_eq!(of(&runs, &is_done).unwrap()["asked"], "ada: at once");
@@ -65,7 +66,8 @@ pub async fn jobs_are_paused_resumed_and_triggered(scene: &Scene) {
     assert_eq!(scene.post("/api/v1/resume", &order("done with it")).await.good()["resumed"], true);
     assert_eq!(scene.post("/api/v1/resume", &order("again")).await.good()["resumed"], false);
     assert_eq!(scene.json("/api/v1/jobs").await["jobs"][0]["paused"], Value::Null);
-    let runs = scene.until("/api/v1/runs?job=nightly", |runs| of(runs, &|run| run["state"] == "resumed").is_some()).await;
+    let runs =
+        scene.until("/api/v1/runs?job=nightly", |runs| of(runs, &|run| run["state"] == "resumed").is_some()).await;
     let act = |state: &str| of(&runs, &|run| run["state"] == state).unwrap();
     for (state, why) in [("paused", "maintenance"), ("resumed", "done with it")] {
         assert_eq!((&act(state)["node"], &act(state)["reason"]), (&json!("ada"), &json!(why)), "{state}");

@@ -44,8 +44,10 @@ impl Contract {
         let mut whole = schema.clone();
         whole["components"] = self.0["components"].clone();
         let validator = jsonschema::validator_for(&whole).unwrap();
-        let errors: Vec<String> =
-            validator.iter_errors(&answer.value()).map(|error| format!("{error} at {}", error.instance_path())).collect();
+        let errors: Vec<String> = validator
+            .iter_errors(&answer.value())
+            .map(|error| format!("{error} at {}", error.instance_path()))
+            .collect();
         assert!(errors.is_empty(), "{method} {path}: {errors:#?} in {}", answer.body);
     }
 }

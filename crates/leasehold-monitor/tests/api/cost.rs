@@ -61,13 +61,17 @@ async fn ten_thousand_locks_are_paged() {
     let memory: std::sync::Arc<dyn Store> = std::sync::Arc::new(leasehold::stores::Memory::default());
     for nth in 0..MANY {
         let name = LockName::new(&format!("customer/{nth:05}")).unwrap();
-        let claim = Claim::new(name, HolderId::fresh(), format!("web-{}/1/a", nth % 7).into(), Duration::from_secs(600));
+        let claim =
+            Claim::new(name, HolderId::fresh(), format!("web-{}/1/a", nth % 7).into(), Duration::from_secs(600));
         assert!(matches!(memory.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
     }
     let scene = Scene::of(memory.clone(), memory);
     let page = scene.json("/api/v1/locks?limit=1000&offset=9000").await;
     assert_eq!((page["total"].as_u64(), page["held"].as_u64()), (Some(10_000), Some(10_000)));
-    assert_eq!((page["locks"].as_array().unwrap().len(), &page["locks"][999]["name"]), (1000, &"customer/09999".into()));
+    assert_eq!(
+        (page["locks"].as_array().unwrap().len(), &page["locks"][999]["name"]),
+        (1000, &"customer/09999".into())
+    );
     let began = Instant::now();
     for _ in 0..20 {
         assert_eq!(scene.json("/api/v1/locks?q=WEB-3&sort=-held_for").await["locks"].as_array().unwrap().len(), 100);

@@ -25,7 +25,10 @@ pub async fn who_holds_and_who_waits(scene: &Scene) {
     assert_eq!(detail["lock"]["holder"], holder);
     assert_eq!(detail["queue"][0]["label"], "web-4/7/report", "{detail}");
     let waits = scene.until("/api/v1/waits", |waits| !waits["waits"].as_array().unwrap().is_empty()).await;
-    assert_eq!((&waits["waits"][0]["name"], &waits["waits"][0]["holder"]["label"]), (&json!("backup"), &holder["label"]));
+    assert_eq!(
+        (&waits["waits"][0]["name"], &waits["waits"][0]["holder"]["label"]),
+        (&json!("backup"), &holder["label"])
+    );
 
     drop(waiter);
     guard.release().await.unwrap();

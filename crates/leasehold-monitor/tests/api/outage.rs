@@ -24,7 +24,8 @@ async fn a_store_that_is_away_leaves_the_last_state_with_its_age() {
     assert_eq!(events.next().await.unwrap()["away"], false);
     redis.kill();
 
-    let away = scene.until("/api/v1/locks", |found| !found["away"].is_null() && found["age_ms"].as_u64() > Some(1500)).await;
+    let away =
+        scene.until("/api/v1/locks", |found| !found["away"].is_null() && found["age_ms"].as_u64() > Some(1500)).await;
     assert_eq!(away["locks"][0]["name"], "backup");
     assert!(away["away"]["message"].is_string() && away["away"]["for_ms"].is_u64(), "{away}");
     while events.next().await.unwrap()["away"] != true {}
@@ -47,11 +48,16 @@ async fn a_store_that_was_never_there_is_told_as_such() {
     let faults = store.faults();
     faults.cut();
     let scene = Scene::of(Arc::new(store), Arc::new(Memory::default()));
-    for path in ["/api/v1/locks", "/api/v1/lock?name=a", "/api/v1/waits", "/api/v1/jobs", "/api/v1/runs", "/api/v1/contention"] {
+    for path in
+        ["/api/v1/locks", "/api/v1/lock?name=a", "/api/v1/waits", "/api/v1/jobs", "/api/v1/runs", "/api/v1/contention"]
+    {
         scene.get(path).await.refuses(503, "store_away", &["see whether the store runs"]);
     }
     let store = scene.json("/api/v1/store").await;
-    assert_eq!((&store["reachable"], &store["latency_ms"], &store["findings_at"]), (&false.into(), &Value::Null, &Value::Null));
+    assert_eq!(
+        (&store["reachable"], &store["latency_ms"], &store["findings_at"]),
+        (&false.into(), &Value::Null, &Value::Null)
+    );
     let order = serde_json::json!({"name": "a", "why": "test", "by": "ada", "confirm": "a"});
     scene.post("/api/v1/revoke", &order).await.refuses(503, "store_away", &[]);
     faults.heal();
@@ -105,7 +111,10 @@ async fn what_changes_is_told_as_an_event_and_what_does_not_is_not() {
     let scene = Scene::of(Arc::clone(&memory), memory);
     let mut events = scene.listen().await;
     let first = events.next().await.unwrap();
-    assert_eq!((first["held"].as_u64(), first["waited"].as_u64(), first["running"].as_u64()), (Some(0), Some(0), Some(0)));
+    assert_eq!(
+        (first["held"].as_u64(), first["waited"].as_u64(), first["running"].as_u64()),
+        (Some(0), Some(0), Some(0))
+    );
     let guard = scene.take("a").await;
     let taken = events.next().await.unwrap();
     assert_eq!(taken["held"], 1);

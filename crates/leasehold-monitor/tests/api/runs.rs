@@ -32,13 +32,20 @@ pub async fn what_runs_and_what_ran(scene: &Scene) {
     assert_eq!(scene.json("/api/v1/runs?job=nightly&limit=1").await["runs"].as_array().unwrap().len(), 1);
     let at: Timestamp = tick.parse().unwrap();
     let (before, after) = (at - std::time::Duration::from_secs(7200), at - std::time::Duration::from_secs(3600));
-    assert_eq!(scene.json(&format!("/api/v1/runs?from={before}&to={after}")).await["runs"], json!([]), "none so long ago");
+    assert_eq!(
+        scene.json(&format!("/api/v1/runs?from={before}&to={after}")).await["runs"],
+        json!([]),
+        "none so long ago"
+    );
     let wide = scene.json(&format!("/api/v1/runs?from={}", at - std::time::Duration::from_secs(600 * 3600))).await;
     assert!(done(&wide), "further back than before: {wide}");
 
     let next = scene.json("/api/v1/next?job=nightly&n=2&from=2027-01-01T00:00:00Z").await;
     let tick = |utc: &str, local: &str| json!({"utc": utc, "local": local, "odd": null});
-    let ticks = [tick("2027-01-01T00:00:01Z", "2027-01-01T00:00:01+00:00"), tick("2027-01-01T00:00:02Z", "2027-01-01T00:00:02+00:00")];
+    let ticks = [
+        tick("2027-01-01T00:00:01Z", "2027-01-01T00:00:01+00:00"),
+        tick("2027-01-01T00:00:02Z", "2027-01-01T00:00:02+00:00"),
+    ];
     assert_eq!(next["ticks"], json!(ticks));
     assert_eq!(scene.json("/api/v1/next?job=nightly").await["ticks"].as_array().unwrap().len(), 10);
     drop(scheduler);

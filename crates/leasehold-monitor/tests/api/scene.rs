@@ -42,7 +42,12 @@ impl Scene {
         let locks = Locks::builder().label("web-3/41/scene").over(others);
         let stop = CancellationToken::new();
         let monitor = Monitor::over(Locks::over(watched)).shown("the store").token(TOKEN).unwrap();
-        Self { app: router(monitor.host("locks.example.com").until(stop.clone())), locks, stop, contract: Contract::read() }
+        Self {
+            app: router(monitor.host("locks.example.com").until(stop.clone())),
+            locks,
+            stop,
+            contract: Contract::read(),
+        }
     }
 
     /// Asks, as a program on this machine does.
@@ -65,7 +70,8 @@ impl Scene {
 
     /// Asks with these headers; what is answered must be as `openapi.json` says.
     pub async fn asks(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut request = Request::builder().method(method.clone()).uri(path).body(Body::from(body.to_owned())).unwrap();
+        let mut request =
+            Request::builder().method(method.clone()).uri(path).body(Body::from(body.to_owned())).unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
         }

@@ -17,8 +17,11 @@ fn scene() -> Scene {
 
 /// An order that would be carried out, with other headers.
 async fn orders(scene: &Scene, headers: &[(&str, &str)]) -> Answer {
-    let usual =
-        [("host", "localhost:7676"), ("authorization", "Bearer correct-horse-battery-staple"), ("content-type", "application/json")];
+    let usual = [
+        ("host", "localhost:7676"),
+        ("authorization", "Bearer correct-horse-battery-staple"),
+        ("content-type", "application/json"),
+    ];
     let given = |name: &str| headers.iter().any(|(given, _)| *given == name);
     let kept = usual.into_iter().filter(|(name, _)| !given(name));
     let all: Vec<_> = kept.chain(headers.iter().copied().filter(|(_, value)| !value.is_empty())).collect();
@@ -51,7 +54,10 @@ async fn orders_need_the_token_and_a_page_of_our_own() {
         refused.refuses(status, code, &[]);
         assert_eq!(refused.headers.contains_key("www-authenticate"), status == 401, "{headers:?}");
     }
-    assert!(guard.is_valid() && scene.json("/api/v1/lock?name=a").await["lock"]["state"] == "held", "none was carried out");
+    assert!(
+        guard.is_valid() && scene.json("/api/v1/lock?name=a").await["lock"]["state"] == "held",
+        "none was carried out"
+    );
     for headers in [
         vec![("origin", "http://localhost:7676"), ("sec-fetch-site", "same-origin")],
         vec![("authorization", "bearer correct-horse-battery-staple")],
@@ -94,7 +100,13 @@ async fn each_answer_tells_browsers_what_they_may_do_with_it() {
         let answer = scene.asks(Method::GET, path, &[("host", host)], "").await;
         let header = |name: &str| answer.headers[name].to_str().unwrap();
         let policy = header("content-security-policy");
-        for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ] {
             assert!(policy.contains(part), "{path}: {policy}");
         }
         assert!(!policy.contains("unsafe"), "{path}: {policy}");

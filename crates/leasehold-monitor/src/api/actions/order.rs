@@ -35,7 +35,12 @@ impl<T: Terms> FromRequest<Arc<Served>> for Order<T> {
         check_type(request.headers())?;
         check_token(request.headers(), token)?;
         let body = Bytes::from_request(request, served).await.map_err(|rejection| {
-            Problem::new(rejection.status(), "bad_request", rejection.body_text(), "an order is short; see /api/v1/openapi.json")
+            Problem::new(
+                rejection.status(),
+                "bad_request",
+                rejection.body_text(),
+                "an order is short; see /api/v1/openapi.json",
+            )
         })?;
         read(&body).map(Self)
     }
@@ -53,7 +58,12 @@ fn read<T: Terms>(body: &[u8]) -> Result<T, Problem> {
 
 fn read_only() -> Problem {
     let fix = "start it with --token-file FILE (or LEASEHOLD_SERVE_TOKEN), or use the command: leasehold release, trigger, pause, resume";
-    Problem::new(StatusCode::FORBIDDEN, "read_only", "nothing can be done here: this server was started without a token", fix)
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "read_only",
+        "nothing can be done here: this server was started without a token",
+        fix,
+    )
 }
 
 /// A form of another site can't send this type without asking first, and is told no.
@@ -71,9 +81,12 @@ fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
     let bearer = given.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     match bearer {
         Some((_, given)) if is_same(given.trim(), token) => Ok(()),
-        Some(_) => {
-            Err(Problem::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is wrong", "give the one that the server was started with"))
-        }
+        Some(_) => Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "wrong_token",
+            "the token is wrong",
+            "give the one that the server was started with",
+        )),
         None => {
             let fix = "send `Authorization: Bearer TOKEN`, with the token that the server was started with";
             Err(Problem::new(StatusCode::UNAUTHORIZED, "no_token", "an order needs the token", fix))

@@ -42,7 +42,9 @@ pub(in crate::api) async fn revoke(
     Order(Revoke { name, holder, now, signed }): Order<Revoke>,
 ) -> Result<Json<Revoked>, Problem> {
     let (name, signed) = signed.about("name", &name)?;
-    let whose = |text: String| HolderId::parse(&text).ok_or_else(|| Problem::bad(format!("holder={text:?} is no id of a holder")));
+    let whose = |text: String| {
+        HolderId::parse(&text).ok_or_else(|| Problem::bad(format!("holder={text:?} is no id of a holder")))
+    };
     let holder = holder.map(whose).transpose()?;
     let deed = Deed { name, holder, how: if now { How::Now } else { How::Gently }, signed };
     to_the_end(async move { deed.is_done(&served).await.map(Json) }).await

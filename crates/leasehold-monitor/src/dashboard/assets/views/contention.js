@@ -92,6 +92,7 @@ export function view(app) {
 
   return {
     element: h('section', {}, h('div', { class: 'tools' }, pick, search), body, empty),
+    isSlow: true,
     load: () => ask('contention', { since: app.params.get('since') ?? '1h' }),
     show,
     turn: pages.turn,

@@ -18,7 +18,7 @@ export function view() {
     put(findings, ...told(store));
   }
 
-  return { element: h('section', {}, standing, findings), load: () => ask('store'), show };
+  return { element: h('section', {}, standing, findings), isSlow: true, load: () => ask('store'), show };
 }
 
 function health(store) {
