@@ -33,7 +33,10 @@ impl Server {
     fn asks(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let mut stream = self.connect();
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n", self.address);
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n",
+            self.address
+        );
         write!(stream, "{head}{headers}\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -66,7 +69,10 @@ fn it_says_where_to_look_and_shows_what_is_locked() {
     assert!(server.told.contains(&format!("shows the locks in {}", bench.url())), "{}", server.told);
     assert!(server.told.contains("nobody can act (see --token-file)"), "{}", server.told);
     let shown = server.json("/api/v1/locks");
-    assert_eq!((&shown["locks"][0]["name"], &shown["locks"][0]["token"]), (&"backup".into(), &held.token.to_string().into()));
+    assert_eq!(
+        (&shown["locks"][0]["name"], &shown["locks"][0]["token"]),
+        (&"backup".into(), &held.token.to_string().into())
+    );
     let (status, page) = server.get("/");
     assert!(status == 200 && page.contains("<html"), "{page}");
     assert_eq!((server.get("/healthz").0, server.get("/readyz").0), (200, 200));
@@ -109,9 +115,11 @@ fn what_is_not_safe_is_refused_before_it_listens() {
         refused.fails(64, &["--listen", address, "--token-file", "openssl rand -hex 32", "127.0.0.1"]);
     }
     let (short, empty) = (bench.write("short", "guess-me\n"), bench.write("empty", "\n"));
-    for (file, words) in
-        [(short, ["8 characters", "openssl"]), (empty, ["0 characters", "openssl"]), (bench.path("none"), ["can't be read", "none"])]
-    {
+    for (file, words) in [
+        (short, ["8 characters", "openssl"]),
+        (empty, ["0 characters", "openssl"]),
+        (bench.path("none"), ["can't be read", "none"]),
+    ] {
         ran(bench.command(["serve", "--listen", "127.0.0.1:0", "--token-file"]).arg(file)).fails(78, &words);
     }
     let refused = ran(bench.command(["serve", "--listen", "127.0.0.1:0"]).env("LEASEHOLD_SERVE_TOKEN", "guess-me"));

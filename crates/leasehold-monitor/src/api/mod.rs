@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::dashboard;
-use crate::metrics::Exposition;
+use crate::metrics::{Exposition, Overview};
 use crate::monitor::{Hosts, Monitor};
 use crate::snapshot::Snapshot;
 
@@ -55,6 +55,7 @@ pub(crate) struct Served {
 impl Served {
     fn new(monitor: Monitor) -> Self {
         let Monitor { locks, shown, fallback, token, hosts, exposition, stop } = monitor;
+        Overview::describe();
         let listeners = Arc::new(Semaphore::new(events::LISTENERS));
         Self { snapshot: Arc::new(Snapshot::of(locks, fallback)), shown, token, hosts, exposition, stop, listeners }
     }

@@ -29,6 +29,7 @@ mod jobs;
 mod locks;
 mod measured;
 mod meter;
+mod overview;
 mod series;
 mod stores;
 #[cfg(test)]
@@ -38,3 +39,4 @@ pub use catalogue::{Kind, METRICS, Metric};
 pub use exposition::Exposition;
 pub use measured::Measured;
 pub use meter::Meter;
+pub(crate) use overview::Overview;
