@@ -90,7 +90,7 @@ export class Fixture {
     if (!this.data.token) return json(response, 403, { error: { code: 'forbidden', message: 'This server only shows.', fix: 'Start it with --token-file.' } });
     if (request.headers.authorization !== `Bearer ${this.data.token}`) return json(response, 401, { error: { code: 'unauthorized', message: 'The token is wrong.', fix: 'Take the one of --token-file.' } });
     this.data.acts.push({ verb, ...body });
-    json(response, 200, { done: true });
+    json(response, 200, verb === 'revoke' ? { done: 'revoked', before: null } : {});
   }
 }
 

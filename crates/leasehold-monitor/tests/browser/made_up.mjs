@@ -70,17 +70,17 @@ const quantiles = (p50, p90, p99, max) => ({ p50_ms: p50, p90_ms: p90, p99_ms: p
 
 const counted = (name, attempts, contended, waited, held, more = {}) => ({
   name, attempts, acquired: attempts - Math.floor(contended / 3), contended, contended_share: attempts ? contended / attempts : 0, waited, held,
-  longest: [{ label: `web-2/77/${name}`, held_ms: held?.max_ms ?? 0, at: iso(Date.now() - 20 * MINUTE) }], prevented: { marks: 0, fences: 0 }, lost: 0, late_releases: 0, failed: 0, ...more,
+  longest: [{ label: `web-2/77/${name}`, held_ms: held?.max_ms ?? 0, at: iso(Date.now() - 20 * MINUTE) }], prevented: { marks: 0, fences: 0 }, lost: 0, overdue: 0, late_releases: 0, failed: 0, renewals: { renewed: 220, failed: 3, late: quantiles(1, 4, 9, 21), least_margin: 0.61 }, limit_ms: null, runs: null, ...more,
 });
 
 export function someContention(since) {
   const length = { '15m': 15 * MINUTE, '1h': HOUR, '6h': 6 * HOUR, '24h': DAY, '168h': 7 * DAY }[since] ?? HOUR;
-  const step = length / 60;
+  const step = length > 12 * HOUR ? HOUR : 5 * MINUTE;
   const until = Math.floor(Date.now() / step) * step;
   const random = chance(3);
-  const series = Array.from({ length: 60 }, (_, nth) => {
-    const busy = 1 + Math.sin(nth / 7) + (nth > 38 && nth < 45 ? 2.2 : 0);
-    const attempts = nth > 20 && nth < 23 ? 0 : Math.floor(120 * busy + random() * 60);
+  const series = Array.from({ length: length / step }, (_, nth) => {
+    const busy = 1.1 + Math.sin(nth / 3) + (nth % 31 > 7 && nth % 31 < 10 ? 2.2 : 0);
+    const attempts = nth % 40 === 5 ? 0 : Math.floor(120 * busy + random() * 60);
     const contended = Math.floor(attempts * Math.min(0.8, 0.08 + busy * 0.12 * random()));
     return { at: iso(until - length + nth * step), attempts, contended, waited_p90_ms: contended > 6 ? Math.floor(300 * busy * (1 + random())) : null };
   });
@@ -91,7 +91,7 @@ export function someContention(since) {
     counted('search/reindex', 96, 11, quantiles(900, 2400, 2900, 3000), quantiles(600_000, 1_400_000, 1_900_000, 2_000_000), { failed: 4 }),
     counted('import/eu', 77, 0, null, quantiles(400, 900, 1200, 1300)),
   ];
-  return { since: iso(until - length), until: iso(until), step_ms: step, locks, series };
+  return { since: iso(until - length), until: iso(until), step_ms: step, locks, others: null, series, is_cut: false };
 }
 
 const run = (job, tick, node, delay, took, more = {}) => ({
@@ -163,7 +163,7 @@ export function nextOf(job, from, n) {
 
 export function someStore() {
   return {
-    kind: 'fallback', shown: 'redis://cache.example.com, postgres://db.example.com/jobs', reachable: true, latency_ms: 2, error: null, route: 'primary since 2026-11-29T04:12:09Z (epoch 3)',
+    kind: 'fallback', shown: 'redis://cache.example.com, postgres://db.example.com/jobs', reachable: true, latency_ms: 0.62, error: null, route: { epoch: '3', target: 'primary', state: 'in_force', since_ms: 4 * HOUR, in_ms: null, complained_ms: null, primary: 'redis://cache.example.com' },
     findings: [
       { severity: 'fine', subject: 'clock', message: 'the server’s clock is right within 40 ms', fix: null },
       { severity: 'warning', subject: 'persistence', message: 'appendfsync is everysec: a crash may forget the last second', fix: 'set restart_guard, or appendfsync always' },

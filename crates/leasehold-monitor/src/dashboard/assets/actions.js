@@ -72,9 +72,9 @@ function form(app, { title, verb, name, does, fields, body }) {
     if (token) remember(token.value());
     button.disabled = true;
     try {
-      await act(verb, { ...body(), why: why.value(), by: by.value(), confirm: name });
+      const answer = await act(verb, { ...body(), why: why.value(), by: by.value(), confirm: name });
       shown.close();
-      app.tell(`${DONE[verb]}: ${visible(name)}`);
+      app.tell(`${done(verb, answer)}: ${visible(name)}`);
       app.refresh();
     } catch (error) {
       refused(error);
@@ -102,7 +102,12 @@ function form(app, { title, verb, name, does, fields, body }) {
   }
 }
 
-const DONE = { revoke: 'Revoked', trigger: 'Triggered', pause: 'Paused', resume: 'Resumed' };
+const DONE = { trigger: 'Triggered', pause: 'Paused', resume: 'Resumed', revoked: 'Revoked', freed: 'Freed', nothing: 'Nobody held it any more' };
+
+/** What came of it, in a word: it may have ended by itself meanwhile. */
+function done(verb, { done: outcome, resumed }) {
+  return resumed === false ? 'It was not paused' : (DONE[outcome] ?? DONE[verb]);
+}
 
 const sentence = (error) => (error.fix ? `${error.message} ${error.fix}` : error.message);
 

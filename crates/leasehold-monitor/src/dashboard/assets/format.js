@@ -4,8 +4,9 @@ const COUNT = new Intl.NumberFormat('en');
 
 export const count = (number) => COUNT.format(number);
 
-/** `840 ms`, `4.2 s`, `3m 20s`, `2h 05m`, `3d 4h`: two places, whatever the size. */
+/** `0.6 ms`, `840 ms`, `4.2 s`, `3m 20s`, `2h 05m`, `3d 4h`: two places, whatever the size. */
 export function span(ms) {
+  if (ms < 10 && !Number.isInteger(ms)) return `${Math.max(0.1, ms).toFixed(1)} ms`;
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 10_000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
   const seconds = Math.floor(ms / 1000);

@@ -3,7 +3,7 @@
 const POLL = 5000;
 
 /**
- * Calls `refresh` when something changed, and each five seconds besides: what is left of a lease grows without a change
+ * Calls `heard` when something changed, and `refresh` each five seconds besides: what is left of a lease grows without a change
  * that would be told, and events may not come through at all. Says nothing and asks nothing while nobody looks.
  */
 export class Live {
@@ -12,10 +12,12 @@ export class Live {
   #streams = null;
   #fails = false;
   #refresh;
+  #heard;
   #changed;
 
-  constructor({ refresh, changed }) {
+  constructor({ refresh, heard, changed }) {
     this.#refresh = refresh;
+    this.#heard = heard;
     this.#changed = changed;
     document.addEventListener('visibilitychange', () => (document.hidden ? this.#rest() : this.start()));
   }
@@ -64,7 +66,7 @@ export class Live {
       this.#refresh();
     });
     events.addEventListener('error', () => now(false));
-    events.addEventListener('change', () => this.#refresh());
+    events.addEventListener('change', () => this.#heard());
     this.#events = events;
   }
 }

@@ -56,6 +56,15 @@ function standing(lock) {
   ];
 }
 
+const renewed = ({ renewed, failed }) => (failed ? `${count(renewed)}, ${count(failed)} tries failed` : count(renewed));
+
+/** What was left of the time it is valid for, when a renewal came latest: two thirds is as it should be. */
+function margin(renewals) {
+  const least = renewals?.least_margin ?? null;
+  if (least === null) return null;
+  return h('span', { class: least < 1 / 3 ? 'bad' : null, title: 'Of its validity, what was left when a renewal came latest. Two thirds is as it should be.' }, share(least));
+}
+
 /** Who has ended whose hold, and why. */
 function ended(revocations) {
   if (!revocations.length) return [];
@@ -75,13 +84,17 @@ function history(past) {
   const rows = [quantiles('Waited', past.waited), quantiles('Held', past.held)].filter(Boolean);
   const heads = ['', 'p50', 'p90', 'p99', 'max'].map((text) => (text ? h('th', { scope: 'col' }, text) : h('td')));
   return [
-    h('h3', {}, 'Of late'),
+    h('h3', {}, 'In the last hour'),
     facts(
       ['Attempts', count(past.attempts)],
       ['Met somebody', `${count(past.contended)} (${share(past.contended_share)})`],
       ['Lost', past.lost ? count(past.lost) : null],
+      ['Held too long', past.overdue ? count(past.overdue) : null],
       ['Released too late', past.late_releases ? count(past.late_releases) : null],
       ['Failed', past.failed ? count(past.failed) : null],
+      ['Limit of a hold', past.limit_ms ? span(past.limit_ms) : null],
+      ['Renewed', past.renewals ? renewed(past.renewals) : null],
+      ['Least margin', margin(past.renewals)],
       ['Kept from running twice', past.prevented.marks + past.prevented.fences ? count(past.prevented.marks + past.prevented.fences) : null],
     ),
     rows.length > 0 && h('table', { class: 'small' }, h('caption', { class: 'unseen' }, 'How long it was waited for and held'), h('thead', {}, h('tr', {}, heads)), h('tbody', {}, rows)),

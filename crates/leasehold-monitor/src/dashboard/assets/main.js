@@ -54,7 +54,8 @@ const place = h('div', { class: 'view' });
 main.replaceChildren(notice, place);
 document.body.append(told);
 
-const live = new Live({ refresh, changed: showLive });
+// What is counted, or examined, is no newer for each lock that comes and goes.
+const live = new Live({ refresh, heard: () => view.isSlow || refresh(), changed: showLive });
 
 /** Where we are, in the address; unless it says already where we are about to go. */
 function showAddress() {

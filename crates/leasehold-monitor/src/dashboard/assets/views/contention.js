@@ -48,6 +48,7 @@ function troubles(one) {
 export function view(app) {
   const drawing = chart();
   const empty = h('div');
+  const notes = h('div');
   const search = h('input', { type: 'search', placeholder: 'Search names', 'aria-label': 'Search names', autocomplete: 'off', spellcheck: 'false', on: { input: draw } });
   let by = COLUMNS.find(({ sort }) => sort === app.params.get('by')) ?? COLUMNS[2];
   const shown = table({
@@ -67,7 +68,7 @@ export function view(app) {
   const details = h('details', {}, h('summary', {}, 'The chart as a table'), numbers);
   details.addEventListener('toggle', draw);
   const pick = choice('Over the last', SPANS, app.params.get('since') ?? '1h', (since) => app.set({ since }));
-  const body = h('div', {}, drawing.element, details, pages.elements);
+  const body = h('div', {}, drawing.element, details, pages.elements, notes);
   let now = null;
 
   function draw() {
@@ -85,16 +86,26 @@ export function view(app) {
     body.hidden = !is;
     put(empty, is ? null : nothing('Nothing was counted', 'Each client counts what it does and writes it to the store every ten seconds: attempts, waits, holds. There is nothing of this time. To see something, run this in two terminals:', 'leasehold run demo --wait -- sleep 5'));
     if (is) drawing.show(now);
+    put(notes, ...rest(now));
     draw();
   }
 
   return {
     element: h('section', {}, h('div', { class: 'tools' }, pick, search), body, empty),
+    isSlow: true,
     load: () => ask('contention', { since: app.params.get('since') ?? '1h' }),
     show,
     turn: pages.turn,
     focus: shown.focus,
   };
+}
+
+/** What is not in the table. */
+function rest({ others, is_cut: cut }) {
+  return [
+    others && h('p', { class: 'hint' }, `Of ${count(others.names)} more names there was no room for a row: ${count(others.attempts)} attempts, ${count(others.contended)} met somebody, ${count(others.lost)} lost.`),
+    cut && h('p', { class: 'hint' }, 'So many clients have written that what some have counted may be missing.'),
+  ];
 }
 
 function series({ series: all, step_ms: step }) {

@@ -1,7 +1,7 @@
 // Store: whether it answers, where locks are, and what its examination says.
 
 import { ask } from '../api.js';
-import { chip, facts, foreign, h, nothing, put, time } from '../dom.js';
+import { chip, counting, facts, foreign, h, nothing, put, time } from '../dom.js';
 import { count, span } from '../format.js';
 
 export const title = 'Store';
@@ -18,7 +18,7 @@ export function view() {
     put(findings, ...told(store));
   }
 
-  return { element: h('section', {}, standing, findings), load: () => ask('store'), show };
+  return { element: h('section', {}, standing, findings), isSlow: true, load: () => ask('store'), show };
 }
 
 function health(store) {
@@ -33,8 +33,11 @@ function health(store) {
   ];
 }
 
-/** Where a fallback's locks are now. */
-const routed = (route) => (typeof route === 'string' ? foreign(route, 'reason') : h('span', {}, Object.entries(route).map(([key, value]) => h('span', { class: 'pair' }, `${key} `, foreign(String(value), 'reason')))));
+/** Where a fallback's locks are now, and since when; whether somebody can't reach its primary. */
+function routed({ target, state, since_ms: since, in_ms: within, complained_ms: complained, epoch }) {
+  const states = { unarmed: 'not in force yet', pending: ['in force in ', counting(within ?? 0, -1)], in_force: ['for ', counting(since ?? 0, 1)] };
+  return h('span', {}, chip(target === 'primary' ? 'fine' : 'warning', target), ' ', states[state] ?? state, `, epoch ${epoch}`, complained !== null && [', complained of ', counting(complained, 1), ' ago']);
+}
 
 function told({ findings, findings_at: at }) {
   if (!findings.length) return [nothing('Not examined yet', 'The store is examined once a minute at most, while somebody looks. The same examination in a terminal:', 'leasehold doctor')];
