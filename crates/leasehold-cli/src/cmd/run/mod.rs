@@ -127,7 +127,7 @@ enum Held {
 impl<'a> Run<'a> {
     fn new(args: &'a RunArgs, terms: Terms, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
         let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
-        let tally = Tally::new();
+        let tally = tally(args, teller.name());
         if let Some(most) = args.max_hold {
             tally.limit(teller.name(), most);
         }
@@ -450,6 +450,15 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long the store may take to hear what was counted last: nobody waits for that.
 const LAST_COUNT: Duration = Duration::from_millis(250);
+
+/// What counts this run: a key under the lock's name as it was given, for of keys there is no end.
+fn tally(args: &RunArgs, lock: &str) -> Tally {
+    if args.once_key.is_none() {
+        return Tally::new();
+    }
+    let (lock, name) = (lock.to_owned(), args.name.to_string());
+    Tally::grouped(move |of| (of == lock).then(|| name.clone()))
+}
 
 /// The client's settings.
 fn settings(args: &RunArgs, teller: &Arc<Teller>, tally: &Tally) -> LocksBuilder {
