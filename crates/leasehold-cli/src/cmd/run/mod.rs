@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 
 use self::backoff::Backoff;
 use self::ending::Ending;
+use self::metrics_file::MetricsFile;
 use self::once::Once;
 use self::report::Report;
 use self::teller::Teller;
@@ -22,11 +23,13 @@ use self::terms::Terms;
 use crate::args::{AskedReport, RunArgs};
 use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
+use crate::metering::Metering;
 use crate::output::{duration as span, plain, tell};
 use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
 mod backoff;
 mod ending;
+mod metrics_file;
 mod once;
 mod report;
 mod report_file;
@@ -70,8 +73,10 @@ fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let ending = runtime.block_on(Run::new(args, terms, config, warden, report).run());
+    let metrics = MetricsFile::of(args)?;
+    let ending = runtime.block_on(Run::new(args, terms, config, warden, report, metrics.metering()).run());
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    metrics.write();
     ending
 }
 
@@ -97,6 +102,7 @@ struct Run<'a> {
     warden: Warden,
     teller: Arc<Teller>,
     report: &'a mut Report,
+    metering: Metering,
 }
 
 /// How asking for the lock ended.
@@ -114,9 +120,16 @@ enum Held {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a RunArgs, terms: Terms, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
+    fn new(
+        args: &'a RunArgs,
+        terms: Terms,
+        config: &'a Config,
+        warden: Warden,
+        report: &'a mut Report,
+        metering: Metering,
+    ) -> Self {
         let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
-        Self { args, terms, config, warden, teller, report }
+        Self { args, terms, config, warden, teller, report, metering }
     }
 
     async fn run(mut self) -> Result<Ending, Failure> {
@@ -167,16 +180,19 @@ impl<'a> Run<'a> {
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
+        let metering = &self.metering;
+        let settings = || settings(args, &teller, metering.clone());
         let opened = if args.forever {
             let open = async || {
-                let (settings, place) = (settings(args, &teller), config.place().clone());
+                let (settings, metering, place) = (settings(), metering.clone(), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
-                let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
+                let opened =
+                    tokio::task::spawn_blocking(move || Ok(settings.over(metering.around(place.open()?)))).await;
                 opened.expect("a panic ends the process")
             };
             unless_stopped(&mut self.warden, patiently(&teller, open)).await
         } else {
-            Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
+            Ok(config.place().open().map(|store| settings().over(metering.around(store))))
         };
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
@@ -432,9 +448,13 @@ fn other_tokens() -> impl Iterator<Item = OsString> {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The client's settings.
-fn settings(args: &RunArgs, teller: &Arc<Teller>) -> LocksBuilder {
-    let observer = Arc::clone(teller);
-    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| observer.tell(event))
+fn settings(args: &RunArgs, teller: &Arc<Teller>, metering: Metering) -> LocksBuilder {
+    let teller = Arc::clone(teller);
+    let observer = move |event: &Event<'_>| {
+        teller.tell(event);
+        metering.lock_event(event);
+    };
+    Locks::builder().job(&job_name(&args.command)).observer(observer)
 }
 
 /// What the job is called, for people.

@@ -21,6 +21,7 @@ use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::{Config, Fault};
 use crate::exit::{self, Failure, code_of};
 use crate::jobs::{Entry, Jobs, Limits, Refused, Source, Task};
+use crate::metering::Metering;
 use crate::output::duration as span;
 
 /// So many of the last lines of a run are kept in the ledger.
@@ -52,6 +53,7 @@ pub struct Daemon<'a> {
     pub health: Arc<Health>,
     pub notify: Arc<Notify>,
     pub journal: Arc<Journal>,
+    pub metering: Metering,
 }
 
 /// How the end is asked for, step by step.
@@ -68,7 +70,7 @@ impl Daemon<'_> {
     pub async fn run(mut self, listener: Option<TcpListener>) -> Result<i32, Failure> {
         let signals = Signals::listen().map_err(|error| fault("hear signals", &error))?;
         if let Some(listener) = listener {
-            tokio::spawn(endpoint::serve(listener, Arc::clone(&self.health)));
+            tokio::spawn(endpoint::serve(listener, Arc::clone(&self.health), self.metering.clone()));
         }
         if let Some(period) = self.notify.watchdog_period() {
             tokio::spawn(is_alive(Arc::clone(&self.notify), period));
@@ -78,10 +80,12 @@ impl Daemon<'_> {
             self.journal.say(Weight::Usual, "ended", "stopped before the store could be opened");
             return Ok(exit::OK);
         };
-        let journal = Arc::clone(&self.journal);
-        let scheduler = Scheduler::over(locks.clone())
-            .grace(self.args.grace)
-            .observer(move |event: &leasehold_schedule::Event<'_>| journal.event(event));
+        let (journal, metering) = (Arc::clone(&self.journal), self.metering.clone());
+        let observer = move |event: &leasehold_schedule::Event<'_>| {
+            journal.event(event);
+            metering.job_event(event);
+        };
+        let scheduler = Scheduler::over(locks.clone()).grace(self.args.grace).observer(observer);
         let roster = scheduler.roster();
         self.give(&roster, &locks, &self.jobs).map_err(|refused| refuse(&self.source, &refused))?;
         self.is_loaded();
@@ -160,11 +164,13 @@ impl Daemon<'_> {
 
     fn locks(&self, store: Arc<dyn Store>) -> Locks {
         let (commands, journal) = (self.commands.clone(), Arc::clone(&self.journal));
+        let metering = self.metering.clone();
         let observer = move |event: &leasehold::Event<'_>| {
             commands.observe(event); // first: a job's life depends on it
             journal.lock_event(event);
+            metering.lock_event(event);
         };
-        Locks::builder().observer(observer).over(store)
+        Locks::builder().observer(observer).over(self.metering.around(store))
     }
 
     /// Has these jobs run, from now on.
