@@ -46,6 +46,7 @@ fn dispatch(cli: &Cli) -> Result<i32, Failure> {
         },
         Verb::Status(args) => on_the_store(&|config| cmd::status::run(args, config)),
         Verb::Ls(args) => on_the_store(&|config| cmd::ls::run(args, config)),
+        Verb::Contention(args) => on_the_store(&|config| cmd::contention::run(args, config)),
         Verb::Watch(args) => on_the_store(&|config| cmd::watch::run(args, config)),
         Verb::Release(args) => on_the_store(&|config| cmd::release::run(args, config)),
         Verb::Doctor(args) => on_the_store(&|config| cmd::doctor::run(args, config)),

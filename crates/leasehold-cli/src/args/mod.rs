@@ -3,6 +3,7 @@
 mod accept_loss;
 mod asked_report;
 mod completions;
+mod contention;
 mod doctor;
 mod history;
 mod ls;
@@ -32,6 +33,7 @@ use crate::exit::{self, Failure};
 pub use self::accept_loss::AcceptLossArgs;
 pub use self::asked_report::AskedReport;
 pub use self::completions::CompletionsArgs;
+pub use self::contention::{ContentionArgs, SortBy};
 pub use self::doctor::DoctorArgs;
 pub use self::history::{GONE, HistoryArgs};
 pub use self::ls::LsArgs;
@@ -86,8 +88,7 @@ Examples:
 Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
 of ./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this
 user (as root: of this machine), so that there is nothing to install.
-`leasehold run --help` tells the rest, exit codes included; docs/config.md, what
-leasehold.toml may say.";
+`leasehold run --help` tells the rest; docs/config.md, what leasehold.toml may say.";
 
 /// Where the locks are. Global: legal before and after the verb.
 ///
@@ -119,6 +120,9 @@ pub enum Verb {
     /// List the locks that are held or waited for
     #[command(long_about = ls::ABOUT, after_long_help = ls::FOOTER)]
     Ls(LsArgs),
+    /// Tell what was contended, and who held it so long
+    #[command(long_about = contention::ABOUT, after_long_help = contention::FOOTER)]
+    Contention(ContentionArgs),
     /// Tell what happens to a lock, as it happens
     #[command(long_about = watch::ABOUT, after_long_help = watch::FOOTER)]
     Watch(WatchArgs),

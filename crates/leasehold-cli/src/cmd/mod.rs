@@ -6,6 +6,7 @@ use crate::exit::{self, Failure};
 
 pub mod accept_loss;
 pub mod completions;
+pub mod contention;
 pub mod doctor;
 pub mod fleet;
 pub mod history;

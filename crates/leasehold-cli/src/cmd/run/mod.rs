@@ -1,5 +1,6 @@
 //! `leasehold run NAME -- CMD…`: the main job.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +8,11 @@ use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Observer, Outcome,
+    Released, Wait,
 };
 
+use leasehold_monitor::{Keeping, Tally};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
@@ -74,7 +77,15 @@ fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
     let metrics = MetricsFile::of(args)?;
-    let ending = runtime.block_on(Run::new(args, terms, config, warden, report, metrics.metering()).run());
+    let ending = runtime.block_on(async {
+        let run = Run::new(args, terms, config, warden, report, metrics.metering());
+        let keeping = OnceCell::new();
+        let ending = run.run(&keeping).await;
+        if let Some(keeping) = keeping.into_inner() {
+            keeping.end(LAST_COUNT).await;
+        }
+        ending
+    });
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     metrics.write();
     ending
@@ -101,6 +112,7 @@ struct Run<'a> {
     config: &'a Config,
     warden: Warden,
     teller: Arc<Teller>,
+    tally: Tally,
     report: &'a mut Report,
     metering: Metering,
 }
@@ -129,16 +141,22 @@ impl<'a> Run<'a> {
         metering: Metering,
     ) -> Self {
         let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
-        Self { args, terms, config, warden, teller, report, metering }
+        let tally = tally(args, teller.name());
+        if let Some(most) = args.max_hold {
+            tally.limit(teller.name(), most);
+        }
+        Self { args, terms, config, warden, teller, tally, report, metering }
     }
 
-    async fn run(mut self) -> Result<Ending, Failure> {
+    /// What is counted meanwhile is kept by `keeping`, once there is a store.
+    async fn run(mut self, keeping: &OnceCell<Keeping>) -> Result<Ending, Failure> {
         self.teller.say(format_args!("locks are in {}", self.config.shown()));
         self.report.waits();
         let locks = match self.open().await? {
             Ok(locks) => locks,
             Err(fatal) => return Ok(Ending::interrupted(fatal)),
         };
+        keeping.get_or_init(|| self.tally.kept_in(&locks));
         let once = Once::of(self.args, &locks).await?;
         self.report.is_for(once.tick());
         let mut backoff = Backoff::default();
@@ -180,8 +198,8 @@ impl<'a> Run<'a> {
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
-        let metering = &self.metering;
-        let settings = || settings(args, &teller, metering.clone());
+        let (tally, metering) = (&self.tally, &self.metering);
+        let settings = || settings(args, &teller, tally.clone(), metering.clone());
         let opened = if args.forever {
             let open = async || {
                 let (settings, metering, place) = (settings(), metering.clone(), config.place().clone());
@@ -447,14 +465,26 @@ fn other_tokens() -> impl Iterator<Item = OsString> {
 /// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long the store may take to hear what was counted last: nobody waits for that.
+const LAST_COUNT: Duration = Duration::from_millis(250);
+
+/// What counts this run: a key under the lock's name as it was given, for of keys there is no end.
+fn tally(args: &RunArgs, lock: &str) -> Tally {
+    if args.once_key.is_none() {
+        return Tally::new();
+    }
+    let (lock, name) = (lock.to_owned(), args.name.to_string());
+    Tally::grouped(move |of| (of == lock).then(|| name.clone()))
+}
+
 /// The client's settings.
-fn settings(args: &RunArgs, teller: &Arc<Teller>, metering: Metering) -> LocksBuilder {
+fn settings(args: &RunArgs, teller: &Arc<Teller>, tally: Tally, metering: Metering) -> LocksBuilder {
     let teller = Arc::clone(teller);
-    let observer = move |event: &Event<'_>| {
-        teller.tell(event);
+    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| {
+        teller.tell(event); // first: a job's life depends on it
+        tally.observe(event);
         metering.lock_event(event);
-    };
-    Locks::builder().job(&job_name(&args.command)).observer(observer)
+    })
 }
 
 /// What the job is called, for people.

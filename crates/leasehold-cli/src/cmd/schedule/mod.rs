@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use leasehold_monitor::Tally;
+
 use self::command::Commands;
 use self::daemon::Daemon;
 use self::health::Health;
@@ -65,6 +67,7 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         health,
         notify,
         journal: Arc::clone(&journal),
+        tally: Tally::new(),
         metering,
     };
     let ended = runtime.block_on(daemon.run(listener));
