@@ -420,7 +420,7 @@ mod in_postgres {
         for stranger in strangers {
             stranger.await.unwrap();
         }
-        waiting.await.unwrap().unwrap().guard().expect("ours gets it at last");
+        drop(waiting.await.unwrap().unwrap().guard().expect("ours gets it at last"));
         assert_eq!(ours.queue(&name).await.unwrap(), []);
     }
 

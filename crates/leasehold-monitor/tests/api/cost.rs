@@ -14,8 +14,9 @@ const VIEWERS: usize = 50;
 /// For so long it is counted.
 const SPAN: Duration = Duration::from_secs(6);
 
-/// Commands a second, those inside scripts with them: a listing of two locks, the time, a queue, the jobs, pauses, one job's ledger, tallies.
-const MOST_A_SECOND: u64 = 60;
+/// Commands a second, those inside scripts with them: a listing, the time, a probe, the jobs, pauses, one job's ledger, tallies. Half of it is what a
+/// quiet machine has shown.
+const MOST_A_SECOND: u64 = 120;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_viewers_and_a_scrape_cost_as_much_as_one_or_two() {
@@ -24,6 +25,7 @@ async fn fifty_viewers_and_a_scrape_cost_as_much_as_one_or_two() {
     let scheduler = scene.schedules("nightly", None);
     scene.until("/api/v1/jobs", |jobs| !jobs["jobs"][0]["last"].is_null()).await;
     drop(scheduler); // what it does is not counted
+    scene.json("/api/v1/store").await; // nor is the examination, once in a minute
     let (store, name) = (stores::open(&redis.url()).unwrap(), LockName::new("backup").unwrap());
     let claim = Claim::new(name, HolderId::fresh(), "web-1/1/a".into(), Duration::from_secs(600));
     assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));

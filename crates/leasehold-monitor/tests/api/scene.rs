@@ -14,10 +14,14 @@ use leasehold_testkit::process::eventually_async;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
 use crate::LIMIT;
 use crate::contract::Contract;
+
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What actions need.
 pub const TOKEN: &str = "correct-horse-battery-staple";
@@ -86,13 +90,15 @@ impl Scene {
 
     /// Waits until what is answered is so.
     pub async fn until(&self, path: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        eventually_async(path, LIMIT, async || {
-            last = self.json(path).await;
-            is_it(&last)
-        })
-        .await;
-        last
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let last = self.json(path).await;
+            if is_it(&last) {
+                return last;
+            }
+            assert!(Instant::now() < deadline, "{path} is still {last:#}");
+            sleep(LOOK).await;
+        }
     }
 
     /// Waits until there is a good answer.

@@ -80,6 +80,7 @@ pub(in crate::api) async fn pause(
         let orders = Orders::over(served.snapshot.locks());
         let (name, by, why) = (job.as_str(), &signed.by, &signed.why);
         let pause = match for_ms {
+            Some(0) => return Err(Problem::bad("for_ms=0 is over at once; leave it out for a pause without an end")),
             Some(millis) => {
                 let span = SignedDuration::try_from(Duration::from_millis(millis)).unwrap_or(SignedDuration::MAX);
                 let until = served.snapshot.now().await?.checked_add(span);
