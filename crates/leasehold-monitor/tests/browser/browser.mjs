@@ -67,8 +67,13 @@ export class Looker {
   }
 
   /** Waits until it is so. */
-  sees(is, ...given) {
-    return this.page.waitForFunction(is, { polling: 50 }, ...given);
+  async sees(is, ...given) {
+    try {
+      return await this.page.waitForFunction(is, { polling: 50 }, ...given);
+    } catch (error) {
+      const text = await this.page.evaluate(() => document.body.innerText);
+      throw new Error(`It is never so: ${is}\n${this.wrong.join('\n')}\n${text}`, { cause: error });
+    }
   }
 
   text(selector) {

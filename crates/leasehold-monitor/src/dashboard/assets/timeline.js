@@ -28,9 +28,10 @@ export function timeline({ runs, jobs, due = [], from, to, now, by }) {
   };
   if (by === 'job') jobs.forEach(({ name }) => group(name));
   const twice = overlaps(runs, now);
+  const node = nodes(runs);
   for (const run of runs) {
-    const its = group(by === 'job' ? run.job : label(run.node).host);
-    if (hasRun(run)) lane(its, by === 'job' ? label(run.node).host : run.job).push(bar(run, now, twice));
+    const its = group(by === 'job' ? run.job : node(run));
+    if (hasRun(run)) lane(its, by === 'job' ? node(run) : run.job).push(bar(run, now, twice));
     else if (by === 'job') its.marks.push({ at: instantOf(run), kind: run.state, run });
     const zone = known.get(run.job)?.zone;
     if (zone) its.zones.add(zone);
@@ -39,6 +40,22 @@ export function timeline({ runs, jobs, due = [], from, to, now, by }) {
   // Whose name stands only under what was not run, or under what an operator did, ran nothing.
   const drawn = [...groups.values()].filter(({ lanes }) => by === 'job' || lanes.size > 0);
   return drawn.sort((a, b) => (a.name < b.name ? -1 : 1)).map(stacked);
+}
+
+/** More processes of one host than these are shown as one: it was started anew that often. */
+const FEW = 4;
+
+/** What its node is called: its host, or its process where several of one host are to be told apart. */
+function nodes(runs) {
+  const processes = new Map();
+  for (const { host, process } of runs.filter(hasRun).map((run) => label(run.node))) {
+    processes.set(host, (processes.get(host) ?? new Set()).add(process));
+  }
+  return (run) => {
+    const { host, process } = label(run.node);
+    const several = processes.get(host)?.size ?? 1;
+    return several > 1 && several <= FEW ? process : host;
+  };
 }
 
 /** What concerns one job besides its runs. */

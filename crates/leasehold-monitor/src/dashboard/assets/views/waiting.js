@@ -64,7 +64,7 @@ function lineOf(name, line, also) {
   const others = by ? [...(also.get(label(by.label).process) ?? [])].filter((other) => other !== name) : [];
   const one = ({ waiter }) => h('li', {}, holder(waiter), waiter.waited_ms === null ? null : counting(waiter.waited_ms, 1));
   return [
-    h('p', { class: 'by' }, h('span', { class: 'term' }, by ? 'Held by' : 'Held by nobody now'), by && holder(by)),
+    h('p', { class: 'by' }, h('span', { class: 'term' }, by ? 'Held by' : 'Held by nobody now'), ' ', by && holder(by)),
     others.length > 0 && h('p', { class: 'chain' }, 'That process waits itself, for ', others.slice(0, 3).flatMap((other, nth) => [nth ? ', ' : '', foreign(other)]), others.length > 3 && ` and ${count(others.length - 3)} more`),
     h('ol', { class: 'line' }, line.slice(0, MOST).map(one)),
     line.length > MOST && h('p', { class: 'more' }, `and ${count(line.length - MOST)} more behind them`),
