@@ -2,6 +2,7 @@
 
 mod contention;
 mod diagnosis;
+pub mod metrics;
 mod tally;
 
 pub use contention::{

@@ -1,5 +1,6 @@
 //! The client: one store, one keeper, any number of locks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,10 +10,10 @@ use crate::event::{Event, Observer};
 use crate::finding::Finding;
 use crate::keeper::{Keeper, Place};
 use crate::layers::Timeout;
-use crate::lease::{HolderId, Holding, Revoke};
+use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::store::{Listener, Notes, Store, Switched};
+use crate::store::{Listener, News, Notes, Store, Switched};
 use crate::stores;
 use crate::tick::Tick;
 use crate::validity::{BootClock, Clock};
@@ -66,6 +67,11 @@ impl Client {
 
     pub fn is_observed(&self) -> bool {
         self.observer.is_some()
+    }
+
+    /// The same where a panic would end the process: in a drop, which a panic may have brought about.
+    pub fn observe_at_the_end(&self, event: &Event<'_>) {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.observe(event)));
     }
 
     pub fn check_open(&self) -> Result<()> {
@@ -157,6 +163,16 @@ impl Locks {
     /// The store can't say.
     pub async fn list(&self) -> Result<Vec<Holding>> {
         self.client.store.list().await
+    }
+
+    /// Who waits for a name, the first in line first, in one round trip. Of each client the one that is next to look: those
+    /// behind it stand in a line of that client's own, of which the store knows nothing. Nobody where the store keeps no
+    /// line: a quorum, session locks but for strangers that wait in the server, ShedLock's table.
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub async fn queue(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        self.client.store.queue(name).await
     }
 
     /// Ends everybody's hold of a name; answers who held it. See [`Revoke`] for the difference that matters.
@@ -334,11 +350,16 @@ impl std::fmt::Debug for LocksBuilder {
     }
 }
 
-/// What tells an observer of switches.
+/// What tells an observer of what the store sees.
 fn listening(observer: Arc<dyn Observer>) -> Arc<Listener> {
-    Arc::new(move |switched: &Switched| {
-        let Switched { from, route, within } = switched;
-        observer.observe(&Event::Switched { from, to: &route.target, epoch: route.epoch, within: *within });
+    Arc::new(move |news: &News<'_>| {
+        observer.observe(&match *news {
+            News::Routed(route) => Event::Routed { to: &route.target, epoch: route.epoch },
+            News::Switched(Switched { from, route, within }) => {
+                Event::Switched { from, to: &route.target, epoch: route.epoch, within: *within }
+            }
+            News::Voted { member, on, ballot, times } => Event::Voted { member, on, ballot, times },
+        });
     })
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Acquisition {
     in_store: bool,
     /// Somebody else was seen to have it, or to be before us.
     contended: bool,
+    /// What became of it was told.
+    has_ended: bool,
     /// By what the keeper sees that we still look, where the lock may be handed over to us.
     presence: Option<Arc<Presence>>,
 }
@@ -81,6 +83,7 @@ impl Acquisition {
         client.check_open()?;
         check_minimum_hold(client, &terms)?;
         client.keeper.start()?;
+        client.observe(&Event::Asked { name: &terms.name });
         let claim = Claim {
             name: terms.name.clone(),
             holder: HolderId::fresh(),
@@ -97,6 +100,7 @@ impl Acquisition {
             claim,
             in_store: false,
             contended: false,
+            has_ended: false,
             presence: None,
         })
     }
@@ -354,7 +358,8 @@ impl Acquisition {
         tokio::time::timeout(pause, hint).await.ok().flatten()
     }
 
-    fn tell_answer(&self, outcome: &Result<Outcome>) {
+    fn tell_answer(&mut self, outcome: &Result<Outcome>) {
+        self.has_ended = true;
         if !self.client.is_observed() {
             return;
         }
@@ -405,6 +410,10 @@ impl Drop for Acquisition {
     fn drop(&mut self) {
         if self.in_store {
             self.take_back();
+        }
+        if !self.has_ended {
+            let (name, waited) = (&self.claim.name, self.client.clock.now().since(self.began));
+            self.client.observe_at_the_end(&Event::Withdrawn { name, waited });
         }
     }
 }

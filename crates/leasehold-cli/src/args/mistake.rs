@@ -6,8 +6,11 @@ use leasehold::stores::hide_secrets;
 use crate::exit::{self, Failure};
 use crate::output::plain;
 
-/// The help of the one verb that takes a job and, behind an equals sign, how long to wait.
-const TRIGGER: &str = "leasehold trigger --help";
+/// The help of verbs that take a duration behind an equals sign, and for which option.
+const DURATIONS: [(&str, &str, &str); 2] = [
+    ("leasehold trigger --help", "to wait for so long", "--wait"),
+    ("leasehold ls --help", "to list again so often", "--watch"),
+];
 
 /// One line out of clap's several: no usage, which `--help` shows, and no secret that was typed.
 pub(super) fn explain(error: &clap::Error) -> Failure {
@@ -26,11 +29,13 @@ fn told(error: &clap::Error) -> String {
         (ErrorKind::UnknownArgument, Some(argument)) if argument.starts_with('-') => {
             format!("there is no option '{argument}' here; {}", see(ContextKind::SuggestedArg))
         }
-        (ErrorKind::UnknownArgument, Some(argument)) if help == TRIGGER && super::duration(&argument).is_ok() => {
-            format!("'{argument}' is one argument too many; to wait for so long, write --wait={argument}")
-        }
         (ErrorKind::UnknownArgument, Some(argument)) => {
-            format!("'{argument}' is one argument too many; take it out, or see `{help}`")
+            let meant = DURATIONS.iter().find(|(of, ..)| *of == help && super::duration(&argument).is_ok());
+            let fix = match meant {
+                Some((_, what_for, option)) => format!("{what_for}, write {option}={argument}"),
+                None => format!("take it out, or see `{help}`"),
+            };
+            format!("'{argument}' is one argument too many; {fix}")
         }
         (ErrorKind::InvalidSubcommand, _) => {
             let verb = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();

@@ -118,7 +118,7 @@ pub enum Verb {
     #[command(long_about = status::ABOUT, after_long_help = status::FOOTER)]
     Status(StatusArgs),
     /// List the locks that are held or waited for
-    #[command(after_long_help = ls::FOOTER)]
+    #[command(long_about = ls::ABOUT, after_long_help = ls::FOOTER)]
     Ls(LsArgs),
     /// Tell what was contended, and who held it so long
     #[command(long_about = contention::ABOUT, after_long_help = contention::FOOTER)]
@@ -238,6 +238,9 @@ mod tests {
             mistake::explain(&Cli::try_parse_from(words).unwrap_err()).message
         };
         assert!(refused(&["trigger", "a", "--wait", "5s"]).contains("write --wait=5s"));
+        assert!(refused(&["ls", "--watch", "5s"]).contains("write --watch=5s"));
+        assert!(refused(&["ls", "--watch=1ms"]).contains("give 100ms to 1d"));
+        assert!(refused(&["ls", "x"]).contains("take it out"));
         assert!(refused(&["pause", "a", "--for", "-1h"]).contains("is no duration; write for example"));
         let usage = refused(&["schedule", "reset-mark"]);
         assert!(usage.contains("--yes"), "{usage}");

@@ -44,7 +44,7 @@ use self::script::{Script, Scripts};
 use self::servers::Servers;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -216,7 +216,8 @@ impl Redis {
             return Err(format.has_no_place_in_a_cluster(&claim.name));
         }
         let acquire = |_: Session<'_>, call| self.asked_for(claim, call);
-        let attempt = answer::attempt(self.claim(&self.scripts.acquire, &keys, acquire).await?, claim)?;
+        let answer = self.claim(&self.scripts.acquire, &keys, acquire).await?;
+        let attempt = answer::attempt(answer, claim, format.library())?;
         if format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
     }
 
@@ -299,7 +300,12 @@ impl Redis {
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
-        answer::holding(self.call(&self.scripts.inspect, &self.keys(name), |_: Session<'_>, call| call).await?, name)
+        let answer = self.call(&self.scripts.inspect, &self.keys(name), |_: Session<'_>, call| call).await?;
+        answer::holding(answer, name, self.options.format.library())
+    }
+
+    async fn line(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        answer::waiters(self.call(&self.scripts.waiters, &self.keys(name), |_: Session<'_>, call| call).await?)
     }
 
     /// Every name there is a key of, at each master a page at a time.
@@ -335,7 +341,7 @@ impl Redis {
             let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
             for (name, answer) in names.iter().zip(answers) {
                 found.extend(match answer {
-                    Ok(answer) => answer::holding(answer, name)?,
+                    Ok(answer) => answer::holding(answer, name, self.options.format.library())?,
                     Err(fault) => Some(answer::spoilt(&fault, name).ok_or_else(|| self.told(fault))?),
                 });
             }
@@ -466,6 +472,10 @@ impl Store for Redis {
         Box::pin(self.look_around())
     }
 
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.line(name))
+    }
+
     fn revoke<'a>(
         &'a self,
         name: &'a LockName,
@@ -478,7 +488,8 @@ impl Store for Redis {
                 call.arg(if how == Revoke::Now { "now" } else { "gently" });
                 self.pass_on(session, call)
             };
-            let hit = answer::holding(self.call(&self.scripts.revoke, &self.keys(name), revoke).await?, name)?;
+            let answer = self.call(&self.scripts.revoke, &self.keys(name), revoke).await?;
+            let hit = answer::holding(answer, name, self.options.format.library())?;
             if how == Revoke::Gently { answer::all_could_be_told(hit) } else { Ok(hit) }
         })
     }

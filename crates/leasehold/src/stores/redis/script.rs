@@ -59,6 +59,7 @@ pub(super) struct Scripts {
     pub renew: Script,
     pub release: Script,
     pub inspect: Script,
+    pub waiters: Script,
     pub revoke: Script,
     pub reset: Script,
     pub notes: NoteScripts,
@@ -140,6 +141,7 @@ impl Scripts {
             renew: script!("renew_batch.lua", Renewal, WHEN_FULL_TOO),
             release: script!("release.lua", None, WHEN_FULL_TOO),
             inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
+            waiters: script!("waiters.lua", None, WHEN_FULL_TOO),
             revoke: script!("revoke.lua", None, WHEN_FULL_TOO),
             reset: script!("reset.lua", None, WHEN_FULL_TOO),
             notes: NoteScripts {
