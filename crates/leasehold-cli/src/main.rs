@@ -5,6 +5,7 @@ mod cmd;
 mod config;
 mod exit;
 mod jobs;
+mod metering;
 mod nursery;
 mod output;
 mod warden;

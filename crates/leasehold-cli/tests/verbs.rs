@@ -11,7 +11,7 @@ use std::{ffi::OsStr, fs};
 use common::{Bench, Going, LIMIT, Ran, ran};
 use leasehold_testkit::process::eventually;
 
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "run",
     "status",
     "ls",

@@ -148,6 +148,26 @@ async fn it_is_told_as_the_api_has_it() {
 }
 
 #[tokio::test]
+async fn keys_are_counted_under_what_they_are_about() {
+    let tally = Tally::grouped(|name| name.starts_with("invoice-").then(|| "invoices".into()));
+    tally.limit("invoice-0", HOUR);
+    let locks = Locks::builder().observer(tally.clone()).over(Arc::new(Memory::default()));
+    let keeping = tally.kept_in(&locks);
+    for nth in 0..30 {
+        let key = locks.once(&format!("invoice-{}", nth % 10), HOUR);
+        if let Outcome::Acquired(guard) = key.try_acquire().await.unwrap() {
+            guard.complete().await.unwrap();
+        }
+    }
+    locks.lock("job").acquire().await.unwrap().guard().unwrap().release().await.unwrap();
+    keeping.end(SOON).await;
+    let told = Contention::read(&locks, HOUR).await.unwrap();
+    let invoices = of(&told, "invoices");
+    assert_eq!((invoices.acquired, invoices.prevented.marks, invoices.limit), (10, 20, Some(HOUR)), "{invoices:?}");
+    assert_eq!((told.locks.len(), of(&told, "job").acquired), (2, 1));
+}
+
+#[tokio::test]
 async fn a_store_that_is_away_costs_nobody_any_time() {
     let redis = Redis::start();
     let client = Client::of("web/1/a", &redis.url());

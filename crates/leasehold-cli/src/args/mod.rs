@@ -84,15 +84,13 @@ Examples:
   leasehold run backup -- ./backup.sh              run it, unless it runs already
   leasehold run report --wait=10m -- make report   wait up to 10 minutes for it
   leasehold status backup                          who holds it, and since when?
-  leasehold contention                             what is waited for, and who holds it so long?
   leasehold schedule --check                       what of the jobs in leasehold.toml runs next?
   leasehold doctor                                 is the store fit for its work?
 
 Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
 of ./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this
 user (as root: of this machine), so that there is nothing to install.
-`leasehold run --help` tells the rest, exit codes included; docs/config.md, what
-leasehold.toml may say.";
+`leasehold run --help` tells the rest; docs/config.md, what leasehold.toml may say.";
 
 /// Where the locks are. Global: legal before and after the verb.
 ///

@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::exit::{self, Failure};
 use crate::output::{self, duration, plain};
 
-const HEAD: [&str; 9] = ["NAME", "ATTEMPTS", "GOT", "CONTENDED", "WAITED", "HELD", "TWICE", "LOST", "FAILED"];
+const HEAD: [&str; 9] =
+    ["NAME", "ATTEMPTS", "GOT", "CONTENDED", "WAITED 50/90/99%", "HELD 50/90/99%", "TWICE", "LOST", "FAILED"];
 
 /// So many of the longest holds are told.
 const LONGEST: usize = 5;
@@ -54,9 +55,8 @@ fn keeps_none(error: &leasehold::Error) -> String {
 fn nothing(args: &ContentionArgs, config: &Config) -> String {
     let of = if args.names.is_empty() { "of any lock" } else { "of that" };
     format!(
-        "nothing was counted {of} in {} within {}. Counted is what `leasehold run NAME -- CMD` and `leasehold schedule` do with locks, and what \
-         clients of the library do that have a Tally, from their first ten seconds on; look further back with --since 1d, or at what is held \
-         now with `leasehold ls`",
+        "nothing was counted {of} in {} within {}. `leasehold run NAME -- CMD` and `leasehold schedule` count, and clients of the library \
+         that have a Tally, some ten seconds late; look further back with --since 1d, or with `leasehold ls` at what is held now",
         config.shown(),
         duration(args.since)
     )

@@ -65,7 +65,8 @@ impl Case {
             held.count()
         );
         let fix = format!(
-            "find out what makes it slow (`leasehold history {name}`), or raise the limit (--max-hold, time_limit) to {} or more",
+            "find out what makes it slow ({}), or raise the limit (--max-hold, time_limit) to {} or more",
+            self.where_to_look(name),
             Span(longest.max(usual) * 2)
         );
         Some(Finding::warning("hold time", message, fix))
@@ -150,8 +151,8 @@ impl Case {
             "{name}: {lost} of {acquired} holds in the last day were lost before they ended, and {late_releases} releases came too late"
         );
         let fix = format!(
-            "see why with `leasehold history {name}` or in the log of its holder; a store that is away for longer than the TTL, a machine \
-             that stood still, and an operator's revocation end a hold"
+            "see why ({}): a store that is away for longer than the TTL, a machine that stood still, and an operator's revocation end a hold",
+            self.where_to_look(name)
         );
         let most_are_lost = lost >= 3 && lost >= acquired.div_ceil(2);
         Some(if most_are_lost {
@@ -159,6 +160,13 @@ impl Case {
         } else {
             Finding::warning("losses", message, fix)
         })
+    }
+
+    fn where_to_look(&self, name: &str) -> String {
+        match self.job {
+            Some(_) => format!("`leasehold history {name}`"),
+            None => "what its holders have written".to_owned(),
+        }
     }
 
     fn fences(&self, name: &str) -> Option<Finding> {

@@ -10,7 +10,7 @@ use leasehold::store::{
 };
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
-    Revoke,
+    Revoke, Waiter,
 };
 use metrics::{Counter, Histogram};
 
@@ -66,6 +66,7 @@ enum Operation {
     Subscribe,
     Inspect,
     List,
+    Queue,
     Revoke,
     ResetMarks,
     Time,
@@ -76,7 +77,7 @@ enum Operation {
 }
 
 /// In the order of [`Operation`].
-const OPERATIONS: [&str; 14] = [
+const OPERATIONS: [&str; 15] = [
     "acquire",
     "leave",
     "renew",
@@ -84,6 +85,7 @@ const OPERATIONS: [&str; 14] = [
     "subscribe",
     "inspect",
     "list",
+    "queue",
     "revoke",
     "reset_marks",
     "time",
@@ -217,6 +219,10 @@ impl Store for Measured {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.timed(Operation::List, self.inner.list()))
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.timed(Operation::Queue, self.inner.queue(name)))
     }
 
     fn revoke<'a>(

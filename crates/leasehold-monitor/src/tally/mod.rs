@@ -1,5 +1,6 @@
 //! What each client counts of its locks, and keeps in the store for all to read.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,8 +70,12 @@ pub struct Tally {
     shared: Arc<Shared>,
 }
 
+/// Under what a lock is counted; none says: under its name.
+type Group = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 #[derive(Default)]
 struct Shared {
+    group: Option<Group>,
     counted: Mutex<Counted>,
     /// Rings when something is counted and nothing was before.
     first: Notify,
@@ -95,6 +100,17 @@ impl Tally {
         Self::default()
     }
 
+    /// One that counts each lock under what `group` says of its name, or under that if it says none: for keys
+    /// ([`Locks::once`]), of which there is no end, under what they are about.
+    ///
+    /// ```
+    /// # use leasehold_monitor::Tally;
+    /// let tally = Tally::grouped(|name| name.starts_with("invoice-").then(|| "invoices".to_owned()));
+    /// ```
+    pub fn grouped(group: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared { group: Some(Box::new(group)), ..Shared::default() }) }
+    }
+
     /// Keeps what is counted in the store of these locks, from now on: for the time as it passes there. Where the store keeps no
     /// notes, nothing is kept.
     ///
@@ -107,10 +123,16 @@ impl Tally {
 
     /// Says for how long this lock may be held: `max_hold`, or a job's time limit. So a report can say which holds come near it.
     pub fn limit(&self, name: &str, most: Duration) {
-        let mut counted = self.counted();
-        if counted.limits.len() < MOST_LIMITS || counted.limits.contains_key(name) {
+        let (name, mut counted) = (self.shown(name), self.counted());
+        if counted.limits.len() < MOST_LIMITS || counted.limits.contains_key(&*name) {
             counted.limits.insert(name.into(), u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
         }
+    }
+
+    /// Under what a lock is counted.
+    fn shown<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        let group = self.shared.group.as_ref().and_then(|group| group(name));
+        group.map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
     /// What was counted since it was taken last.
@@ -143,11 +165,11 @@ impl Tally {
         if name.starts_with(OURS) {
             return;
         }
-        let mut counted = self.counted();
+        let (name, mut counted) = (self.shown(name), self.counted());
         if counted.sheet.is_empty() {
             self.shared.first.notify_one();
         }
-        what(counted.sheet.of(name));
+        what(counted.sheet.of(&name));
     }
 
     /// Whether the store answers is known by how it has answered last.

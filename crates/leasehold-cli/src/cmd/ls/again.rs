@@ -27,7 +27,7 @@ use crate::warden::sys::is_ignored;
 /// The store can't be opened, or says what asking again doesn't mend.
 pub(super) fn run(every: Duration, json: bool, config: &Config) -> Result<i32, Failure> {
     // Before any thread is there that could take the signal instead.
-    let stop = Stop::block().map_err(no_signals)?;
+    let stop = Stop::block().map_err(|error| no_signals(&error))?;
     block_on(async {
         let stopped = stop.comes()?;
         let again = Again { every, config, json, screen: Screen::of_stdout().filter(|_| !json) };
@@ -106,11 +106,11 @@ impl Stop {
     /// Within a runtime: resolves when one comes.
     fn comes(&self) -> Result<impl Future<Output = ()>, Failure> {
         let ready = || Watched::new(Arc::new(self.0.as_fd().try_clone_to_owned()?));
-        let ready = ready().map_err(no_signals)?;
+        let ready = ready().map_err(|error| no_signals(&error))?;
         Ok(async move { ready.readable().await })
     }
 }
 
-fn no_signals(error: io::Error) -> Failure {
+fn no_signals(error: &io::Error) -> Failure {
     Failure::new(exit::FAULT, format!("cannot wait for signals: {error}"))
 }

@@ -22,6 +22,7 @@ use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::{Config, Fault};
 use crate::exit::{self, Failure, code_of};
 use crate::jobs::{Entry, Jobs, Limits, Refused, Source, Task};
+use crate::metering::Metering;
 use crate::output::duration as span;
 
 /// So many of the last lines of a run are kept in the ledger.
@@ -57,6 +58,7 @@ pub struct Daemon<'a> {
     pub notify: Arc<Notify>,
     pub journal: Arc<Journal>,
     pub tally: Tally,
+    pub metering: Metering,
 }
 
 /// How the end is asked for, step by step.
@@ -73,7 +75,7 @@ impl Daemon<'_> {
     pub async fn run(mut self, listener: Option<TcpListener>) -> Result<i32, Failure> {
         let signals = Signals::listen().map_err(|error| fault("hear signals", &error))?;
         if let Some(listener) = listener {
-            tokio::spawn(endpoint::serve(listener, Arc::clone(&self.health)));
+            tokio::spawn(endpoint::serve(listener, Arc::clone(&self.health), self.metering.clone()));
         }
         if let Some(period) = self.notify.watchdog_period() {
             tokio::spawn(is_alive(Arc::clone(&self.notify), period));
@@ -84,10 +86,11 @@ impl Daemon<'_> {
             return Ok(exit::OK);
         };
         let keeping = self.tally.kept_in(&locks);
-        let (journal, tally) = (Arc::clone(&self.journal), self.tally.clone());
+        let (journal, tally, metering) = (Arc::clone(&self.journal), self.tally.clone(), self.metering.clone());
         let observer = move |event: &leasehold_schedule::Event<'_>| {
             journal.event(event);
             leasehold_schedule::Observer::observe(&tally, event);
+            metering.job_event(event);
         };
         let scheduler = Scheduler::over(locks.clone()).grace(self.args.grace).observer(observer);
         let roster = scheduler.roster();
@@ -168,13 +171,15 @@ impl Daemon<'_> {
     }
 
     fn locks(&self, store: Arc<dyn Store>) -> Locks {
-        let (commands, journal, tally) = (self.commands.clone(), Arc::clone(&self.journal), self.tally.clone());
+        let (commands, journal) = (self.commands.clone(), Arc::clone(&self.journal));
+        let (tally, metering) = (self.tally.clone(), self.metering.clone());
         let observer = move |event: &leasehold::Event<'_>| {
             commands.observe(event); // first: a job's life depends on it
             journal.lock_event(event);
             tally.observe(event);
+            metering.lock_event(event);
         };
-        Locks::builder().observer(observer).over(store)
+        Locks::builder().observer(observer).over(self.metering.around(store))
     }
 
     /// Has these jobs run, from now on.

@@ -14,6 +14,7 @@ use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::Config;
 use crate::exit::{self, Failure};
 use crate::jobs::{Jobs, Limits, Refused, Source};
+use crate::metering::Metering;
 use crate::output::{plain, tell};
 use crate::warden::Found;
 
@@ -54,8 +55,21 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let (tally, told) = (Tally::new(), Arc::clone(&journal));
-    let daemon = Daemon { args, store, source, config, limits, jobs, commands, health, notify, journal: told, tally };
+    let metering = if listener.is_some() { Metering::of_jobs(args.metrics_by_job)? } else { Metering::default() };
+    let daemon = Daemon {
+        args,
+        store,
+        source,
+        config,
+        limits,
+        jobs,
+        commands,
+        health,
+        notify,
+        journal: Arc::clone(&journal),
+        tally: Tally::new(),
+        metering,
+    };
     let ended = runtime.block_on(daemon.run(listener));
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     journal.end();

@@ -476,7 +476,7 @@ impl Store for Memory {
     }
 
     fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
-        Box::pin(async { Ok(self.with(name, |entry, now| entry.waiters(now))) })
+        Box::pin(async { Ok(self.with(name, Entry::waiters)) })
     }
 
     fn revoke<'a>(
