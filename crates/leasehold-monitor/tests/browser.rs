@@ -10,7 +10,7 @@ use leasehold::{Guard, Locks, Wait};
 use leasehold_monitor::{Monitor, Tally, dashboard, router};
 use leasehold_schedule::{Job, Schedule, Scheduler};
 use leasehold_testkit::process::eventually_async;
-use leasehold_testkit::servers::Redis;
+use leasehold_testkit::servers::{Postgres, Redis};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -25,14 +25,23 @@ async fn the_page_in_a_browser() {
     drives("suite.mjs", format!("{page}/")).await;
 }
 
-/// The whole monitor, as an application mounts it, over a store in which locks are held and waited for and a job runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_store_in_a_browser() {
+async fn a_real_redis_in_a_browser() {
     let server = Redis::start();
-    let url = server.url();
-    let (holder, waiter) = (client("web-3/41/nightly", &url), client("web-4/7/nightly", &url));
+    a_real_store(&server.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_postgres_in_a_browser() {
+    let server = Postgres::start();
+    a_real_store(&server.url()).await;
+}
+
+/// The whole monitor, as an application mounts it, over a store in which locks are held and waited for and a job runs.
+async fn a_real_store(url: &str) {
+    let (holder, waiter) = (client("web-3/41/nightly", url), client("web-4/7/nightly", url));
     let tally = Tally::new();
-    let counted = Locks::builder().label("web-5/9/count").observer(tally.clone()).connect(&url).unwrap();
+    let counted = Locks::builder().label("web-5/9/count").observer(tally.clone()).connect(url).unwrap();
     let keeping = tally.kept_in(&counted);
     let hostile = acquired(&holder, "<script>window.hacked = 1</script>").await;
     let held = acquired(&holder, "billing/nightly").await;
@@ -54,7 +63,7 @@ async fn a_real_store_in_a_browser() {
     let job = Job::new("heartbeat", every_second, |_| Box::pin(async { Ok(()) }));
     let schedules = tokio::spawn(Scheduler::over(holder.clone()).job(job).unwrap().run(std::future::pending()));
 
-    let monitor = Monitor::over(client("monitor", &url)).any_host().token(TOKEN).unwrap();
+    let monitor = Monitor::over(client("monitor", url)).any_host().token(TOKEN).unwrap();
     let origin = served(Router::new().nest("/ops/locks", router(monitor))).await;
     drives("real.mjs", format!("{origin}/ops/locks")).await;
     stops.await.unwrap().unwrap();

@@ -191,6 +191,7 @@ looking('it is live, and says so when it is not', fleet, async (looker, server) 
 
   // No answers at all: it says so and how old it is, nothing counts on, and it comes back by itself.
   server.away = true;
+  await looker.press('r');
   await state(looker, 'away');
   assert.match(await looker.text('.notice'), /does not answer.*as it was at \d\d:\d\d:\d\d/);
   await looker.accessible('away');
@@ -200,12 +201,14 @@ looking('it is live, and says so when it is not', fleet, async (looker, server) 
   assert.deepEqual(await counted(), frozen, 'what is not known is not counted on');
   server.tells = false;
   server.away = false;
-  // No events, but answers: it asks.
+  // No events, but answers: it asks, each five seconds.
+  await looker.press('r');
   await state(looker, 'polling');
   assert.equal(await looker.text('#live-word'), 'Not live');
   server.data.locks.push(lock('appeared/later'));
   await looker.sees(() => document.querySelector('tbody').textContent.includes('appeared/later'));
   server.tells = true;
+  await looker.press('r');
   await state(looker, 'live');
   await looker.sees(() => !document.querySelector('.notice'));
 
@@ -283,7 +286,7 @@ looking('actions ask for name, who, why and once for the token', fleet, async (l
   looker.wrong = looker.wrong.filter((one) => !/status of 40[13]/.test(one));
 });
 
-looking('runs show what went wrong', fleet, async (looker) => {
+looking('runs show what went wrong', fleet, async (looker, server) => {
   const { page } = looker;
   await looker.view('runs', 'hours=24');
   const shapes = (selector) => page.$$eval(selector, (all) => all.length);
@@ -297,6 +300,13 @@ looking('runs show what went wrong', fleet, async (looker) => {
   const [from, to] = await page.$eval('.gantt rect.clocks', (day) => [Number(day.getAttribute('x')), Number(day.getAttribute('x')) + Number(day.getAttribute('width'))]);
   const width = await page.$eval('.gantt svg', (drawing) => Number(drawing.getAttribute('width')));
   assert.ok(Math.abs(((to - from) / width) * 168 - 25) < 0.1, 'that day has 25 hours');
+  // A tick of which there is no record, where one job is looked at.
+  await looker.view('runs', 'job=search%2Freindex');
+  const gaps = await shapes('.gantt .mark.gap');
+  const own = server.data.runs.filter(({ job, tick }) => job === 'search/reindex' && tick);
+  server.data.runs = server.data.runs.filter((run) => run !== own[2]);
+  server.changed();
+  await looker.sees((gaps) => document.querySelectorAll('.gantt .mark.gap').length === gaps + 1, gaps);
   // A bar opens its run, with what it wrote as text.
   await looker.view('runs', 'job=billing%2Fnightly');
   await page.click('.gantt .run.failed');

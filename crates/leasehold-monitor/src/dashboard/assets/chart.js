@@ -81,7 +81,9 @@ function bars(time, { series, step_ms: step }) {
 function line(time, { series, step_ms: step }) {
   const top = TOP + BARS + GAP;
   const most = Math.max(1, ...series.map(({ waited_p90_ms: waited }) => waited ?? 0));
-  const at = (one) => [time.x(Date.parse(one.at) + step / 2), top + LINE - (one.waited_p90_ms / most) * LINE];
+  // The last step is not over yet.
+  const middle = (begins) => (begins + Math.min(begins + step, time.to)) / 2;
+  const at = (one) => [time.x(middle(Date.parse(one.at))), top + LINE - (one.waited_p90_ms / most) * LINE];
   // Where nobody waited there is nothing to join.
   const pieces = [[]];
   for (const one of series) one.waited_p90_ms === null ? pieces.push([]) : pieces.at(-1).push(at(one));

@@ -28,7 +28,7 @@ const KEYS = [
   ['Enter', 'Open the row'],
   ['[ ]', 'Previous, next page; in Runs: earlier, later'],
   ['z', 'Times in UTC or in the zone of this browser'],
-  ['r', 'Ask again now'],
+  ['r', 'Ask again now, and listen anew'],
   ['Esc', 'Close a dialog, leave the search'],
   ['?', 'This list'],
 ];

@@ -209,7 +209,7 @@ const DOES = {
   '?': listKeys,
   '[': () => view.turn?.(-1),
   ']': () => view.turn?.(1),
-  r: () => refresh(),
+  r: () => live.start(),
   t: () => view.focus?.(),
   z: turnZone,
 };

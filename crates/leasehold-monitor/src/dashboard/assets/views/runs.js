@@ -13,7 +13,7 @@ import { extent, hasRun, instantOf, isOfATick, overlaps, timeline } from '../tim
 export const title = 'Runs';
 
 const HOUR = 3_600_000;
-const SPANS = [['1', '1 hour'], ['6', '6 hours'], ['24', '1 day'], ['72', '3 days'], ['168', '7 days'], ['720', '30 days']];
+const SPANS = [['0.25', '15 minutes'], ['1', '1 hour'], ['6', '6 hours'], ['24', '1 day'], ['72', '3 days'], ['168', '7 days'], ['720', '30 days']];
 
 /** The server gives no more at a time. */
 const MOST = 1000;
