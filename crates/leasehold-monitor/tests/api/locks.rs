@@ -77,7 +77,8 @@ pub async fn semaphores_show_all_holders(scene: &Scene) {
     assert_eq!((&pool["permits"], pool["others"].as_array().unwrap().len()), (&json!(3), 1));
     let mut shown = [&pool["token"], &pool["others"][0]["token"]].map(|token| token.as_str().unwrap().to_owned());
     let mut tokens = [guards[0].token().to_string(), guards[1].token().to_string()];
-    (shown.sort(), tokens.sort());
+    shown.sort();
+    tokens.sort();
     assert_eq!(shown, tokens);
     assert!(pool["others"][0]["remaining_ms"].as_u64().unwrap() > 0, "{pool}");
 }
