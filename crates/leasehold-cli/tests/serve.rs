@@ -146,7 +146,7 @@ fn other_machines_need_a_token_and_a_name() {
         stream.read_to_string(&mut answer).unwrap();
         answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
     };
-    assert_eq!(["locks.example.com", "127.0.0.1", "evil.example"].map(|host| asks(host)), [200, 200, 403]);
+    assert_eq!(["locks.example.com", "127.0.0.1", "evil.example"].map(asks), [200, 200, 403]);
 }
 
 #[test]
