@@ -50,7 +50,7 @@ fn contend(bench: &Bench, url: &str) {
     assert_eq!((&slow["lost"], &slow["overdue"], &slow["limit_ms"]), (&1.into(), &1.into(), &300.into()), "{slow}");
 
     on(bench, url, &["contention"]).says(&["NAME", "CONTENDED", "2 (67%)", "longest held:", "/sh", "keys", "slow"]);
-    let first = on(bench, url, &["contention", "--sort", "held", "--top", "1"]);
+    let first = on(bench, url, &["contention", "--sort", "lost", "--top", "1"]);
     first.says(&["slow", "and 2 more locks (--top 0 shows all"]);
     let only = on(bench, url, &["contention", "keys", "--since", "2d"]);
     assert!(only.stdout.contains("keys") && !only.stdout.contains("busy"), "{only:?}");

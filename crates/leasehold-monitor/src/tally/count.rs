@@ -14,9 +14,6 @@ const LONGEST: usize = 3;
 /// How much of a label is kept, in bytes.
 const LABEL: usize = 96;
 
-/// A renewal is due when a third of the validity is over.
-const LEFT_WHEN_DUE: f64 = 2.0 / 3.0;
-
 /// All that was counted of one lock, or of many together. Numbers only grow, so that two are merged by adding up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -109,9 +106,9 @@ impl Count {
         }
     }
 
-    /// It was renewed; `margin` was left, and it is valid for `validity` from now.
-    pub fn renewed(&mut self, margin: Duration, validity: Duration) {
-        self.late.add(validity.mul_f64(LEFT_WHEN_DUE).saturating_sub(margin));
+    /// It was renewed so late; `margin` was left, and it is valid for `validity` from now.
+    pub fn renewed(&mut self, late: Duration, margin: Duration, validity: Duration) {
+        self.late.add(late);
         let share = margin.as_secs_f64() / validity.as_secs_f64().max(1e-3);
         let thousandths = (share.min(1.0) * 1000.0) as u16;
         self.least_margin = Some(self.least_margin.map_or(thousandths, |least| least.min(thousandths)));
@@ -203,13 +200,13 @@ mod tests {
         let one = {
             let mut count = Count { failed: 2, limit: 9000, ..Count::default() };
             count.answered(SECOND, true, &Answer::Acquired);
-            count.renewed(20 * SECOND, 30 * SECOND);
+            count.renewed(SECOND, 20 * SECOND, 30 * SECOND);
             count.released(5 * SECOND, true, at(100), "web-1");
             count
         };
         let other = {
             let mut count = Count { unsuccessful: 1, ..Count::default() };
-            count.renewed(3 * SECOND, 30 * SECOND);
+            count.renewed(17 * SECOND, 3 * SECOND, 30 * SECOND);
             count.lost(&LossReason::HeldTooLong);
             count.released(7 * SECOND, false, at(200), "web-2");
             count

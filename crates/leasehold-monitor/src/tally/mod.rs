@@ -187,9 +187,9 @@ impl leasehold::Observer for Tally {
                 self.notes_answer(answer);
                 self.count(name.as_str(), |count| count.answered(*waited, *contended, answer));
             }
-            Event::Renewed { name, valid_until, margin, .. } => {
+            Event::Renewed { name, valid_until, margin, late, .. } => {
                 let validity = valid_until.since(BootClock.now());
-                self.count(name.as_str(), |count| count.renewed(*margin, validity));
+                self.count(name.as_str(), |count| count.renewed(*late, *margin, validity));
             }
             Event::RenewalFailed { name, .. } => self.count(name.as_str(), |count| count.unrenewed += 1),
             Event::Lost { name, reason, .. } => self.count(name.as_str(), |count| count.lost(reason)),

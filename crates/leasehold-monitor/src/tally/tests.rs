@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use leasehold::stores::Memory;
-use leasehold::validity::{Clock, Moment};
-use leasehold::{ErrorKind, Locks};
+use leasehold::stores::{Memory, Quorum};
+use leasehold::validity::{BootClock, Clock, Moment};
+use leasehold::{Answer, ErrorKind, Locks, Store};
+use leasehold_testkit::servers::{Postgres, Redis};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
 use tokio::time::{advance, sleep};
 
@@ -319,4 +320,58 @@ async fn what_others_have_written_does_no_harm() {
     sleep(30 * MINUTE).await;
     put_together(&place.locks()).await.unwrap();
     assert!(place.acquired(1).await.contains(&is("job", 3)));
+}
+
+/// What is put together there is what was written.
+async fn puts_together(locks: &Locks) {
+    let clients: Vec<_> = (0..5).map(|_| Book::of(locks.unobserved(), Arc::new(BootClock) as Arc<dyn Clock>)).collect();
+    for (nth, mut client) in clients.into_iter().enumerate() {
+        let mut sheet = Sheet::default();
+        for name in ["all", "with \"quotes\", {braces} and \u{202e}", &format!("own-{nth}")] {
+            sheet.of(name).answered(SECOND, true, &Answer::Acquired);
+        }
+        client.set_aside(&sheet);
+        client.write(nth != 4).await.unwrap();
+    }
+    let all = async || {
+        let mut all = Sheet::default();
+        for (_, sheet) in Counted::within(locks, 24 * HOUR).await.unwrap().sheets {
+            all.merge(&sheet);
+        }
+        all
+    };
+    let before = all().await;
+    assert_eq!((before.locks["all"].acquired, before.locks.len()), (5, 7));
+    put_together(locks).await.unwrap();
+    let (raw, _) = read_raw(locks, Duration::ZERO).await.unwrap();
+    assert_eq!(raw.len(), 1, "of the one that goes on");
+    assert_eq!(all().await, before);
+    // Two at a time: one has its turn.
+    let (one, other) = (locks.unobserved(), locks.unobserved());
+    let (one, other) = tokio::join!(put_together(&one), put_together(&other));
+    assert!(one.is_ok() && other.is_ok() && all().await == before);
+}
+
+#[tokio::test]
+async fn a_file_has_it_put_together() {
+    let directory = tempfile::tempdir().unwrap();
+    puts_together(&Locks::connect(&format!("sqlite://{}/locks.db", directory.path().display())).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn redis_has_it_put_together() {
+    let redis = Redis::start();
+    puts_together(&Locks::connect(&redis.url()).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn postgresql_has_it_put_together() {
+    let postgres = Postgres::start();
+    puts_together(&Locks::connect(&postgres.url()).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_quorum_has_it_put_together() {
+    let members = (0..3).map(|nth| (format!("m{nth}"), Arc::new(Memory::default()) as Arc<dyn Store>));
+    puts_together(&Locks::over(Arc::new(Quorum::of(members).unwrap()))).await;
 }
