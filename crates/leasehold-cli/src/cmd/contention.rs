@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::Locks;
+use leasehold::{LockName, Locks};
 use leasehold_monitor::{Contention, LockContention, Quantiles};
 
 use super::block_on;
@@ -27,7 +27,7 @@ pub fn run(args: &ContentionArgs, config: &Config) -> Result<i32, Failure> {
     let mut told = block_on(async {
         let locks = Locks::over(config.open()?);
         locks.notes().map_err(|error| Failure::new(exit::CONFIG, keeps_none(&error)))?;
-        let names: BTreeSet<_> = args.names.iter().map(leasehold::LockName::as_str).collect();
+        let names: BTreeSet<_> = args.names.iter().map(LockName::as_str).collect();
         if names.is_empty() {
             return Ok(Contention::read(&locks, args.since).await?);
         }
