@@ -87,10 +87,9 @@ Examples:
   leasehold schedule --check                       what of the jobs in leasehold.toml runs next?
   leasehold doctor                                 is the store fit for its work?
 
-Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
-of ./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this
-user (as root: of this machine), so that there is nothing to install.
-`leasehold run --help` tells the rest; docs/config.md, what leasehold.toml may say.";
+Locks live in the store that --store names; else LEASEHOLD_STORE; else the default of
+./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this user (as
+root: of this machine). `leasehold run --help` and docs/config.md tell the rest.";
 
 /// Where the locks are. Global: legal before and after the verb.
 ///

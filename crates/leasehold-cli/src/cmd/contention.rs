@@ -27,7 +27,7 @@ pub fn run(args: &ContentionArgs, config: &Config) -> Result<i32, Failure> {
     let mut told = block_on(async {
         let locks = Locks::over(config.open()?);
         locks.notes().map_err(|error| Failure::new(exit::CONFIG, keeps_none(&error)))?;
-        let names: BTreeSet<_> = args.names.iter().map(|name| name.as_str()).collect();
+        let names: BTreeSet<_> = args.names.iter().map(leasehold::LockName::as_str).collect();
         if names.is_empty() {
             return Ok(Contention::read(&locks, args.since).await?);
         }

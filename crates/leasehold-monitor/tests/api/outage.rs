@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::stores::{self, Memory};
-use leasehold::{ErrorKind, Store};
+use leasehold::stores::fallback::Settings;
+use leasehold::stores::{self, Fallback, Memory};
+use leasehold::{ErrorKind, Locks, Store};
+use leasehold_monitor::{Monitor, router};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::Redis;
 use leasehold_testkit::{Fault, Faulty, Operation};
@@ -62,6 +64,23 @@ async fn a_store_that_was_never_there_is_told_as_such() {
     scene.post("/api/v1/revoke", &order).await.refuses(503, "store_away", &[]);
     faults.heal();
     scene.until_good("/api/v1/locks").await;
+}
+
+#[tokio::test]
+async fn of_a_fallback_it_is_told_where_the_route_leads() {
+    let memory = || Arc::new(Memory::default()) as Arc<dyn Store>;
+    let fallback = Arc::new(Fallback::over(memory(), memory(), Settings::default()).unwrap());
+    let mut scene = Scene::of(fallback.clone(), fallback.clone());
+    scene.app = router(Monitor::over(Locks::over(fallback.clone())).fallback(fallback));
+    let before = scene.json("/api/v1/store").await;
+    assert_eq!(
+        (&before["kind"], &before["shown"], &before["route"]),
+        (&"fallback".into(), &"fallback".into(), &Value::Null)
+    );
+    // It founds the route, whether or not it is granted anything yet.
+    let _ = scene.locks.lock("a").try_acquire().await;
+    let found = scene.until("/api/v1/store", |store| !store["route"].is_null()).await;
+    assert_eq!((&found["route"]["target"], &found["route"]["epoch"]), (&"primary".into(), &"1".into()), "{found}");
 }
 
 /// What can't be recorded is not done.

@@ -47,7 +47,7 @@ pub(in crate::api) async fn revoke(
     };
     let holder = holder.map(whose).transpose()?;
     let deed = Deed { name, holder, how: if now { How::Now } else { How::Gently }, signed };
-    to_the_end(async move { deed.is_done(&served).await.map(Json) }).await
+    to_the_end(async move { deed.done(&served).await.map(Json) }).await
 }
 
 /// Whose hold of what is ended, how, and by whom.
@@ -59,7 +59,7 @@ struct Deed {
 }
 
 impl Deed {
-    async fn is_done(self, served: &Arc<Served>) -> Result<Revoked, Problem> {
+    async fn done(self, served: &Arc<Served>) -> Result<Revoked, Problem> {
         let locks = served.snapshot.locks();
         locks.notes().map_err(|error| self.cannot_be_recorded(&error))?;
         let found = locks.inspect(self.name.as_str()).await?;
