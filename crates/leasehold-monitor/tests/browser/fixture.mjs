@@ -87,8 +87,8 @@ export class Fixture {
     const pieces = [];
     for await (const piece of request) pieces.push(piece);
     const body = JSON.parse(Buffer.concat(pieces));
-    if (!this.data.token) return json(response, 403, { error: { code: 'forbidden', message: 'This server only shows.', fix: 'Start it with --token-file.' } });
-    if (request.headers.authorization !== `Bearer ${this.data.token}`) return json(response, 401, { error: { code: 'unauthorized', message: 'The token is wrong.', fix: 'Take the one of --token-file.' } });
+    if (!this.data.token) return json(response, 403, { error: { code: 'forbidden', message: 'this server only shows', fix: 'start it with --token-file' } });
+    if (request.headers.authorization !== `Bearer ${this.data.token}`) return json(response, 401, { error: { code: 'unauthorized', message: 'the token is wrong', fix: 'take the one of --token-file' } });
     this.data.acts.push({ verb, ...body });
     json(response, 200, verb === 'revoke' ? { done: 'revoked', before: null } : {});
   }

@@ -216,7 +216,7 @@ looking('it is live, and says so when it is not', fleet, async (looker, server) 
   server.data.silence = { age_ms: 90_000, away: { message: 'connection refused', for_ms: 88_000 } };
   server.changed();
   await state(looker, 'stale');
-  assert.match(await looker.text('.notice'), /store does not answer: connection refused/);
+  assert.match(await looker.text('.notice'), /store does not answer: connection refused\. What/);
   assert.match(await looker.text('#live-age'), /1m 3\d s? ?ago|1m 3\ds ago/);
   // What the browser itself says of a server that is away, and of events that there are none of.
   looker.wrong = looker.wrong.filter((one) => !/net::ERR_|status of 503/.test(one));

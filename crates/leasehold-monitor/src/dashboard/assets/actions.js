@@ -109,7 +109,7 @@ function done(verb, { done: outcome, resumed }) {
   return resumed === false ? 'It was not paused' : (DONE[outcome] ?? DONE[verb]);
 }
 
-const sentence = (error) => (error.fix ? `${error.message} ${error.fix}` : error.message);
+const sentence = ({ message, fix }) => (fix ? `${message}: ${fix}` : message);
 
 function field(title, attributes, hint = null) {
   const input = h('input', { type: 'text', ...attributes });

@@ -152,10 +152,13 @@ function showLive() {
 function message(state) {
   const old = seen === null ? 'Nothing is known yet.' : `What is shown is as it was at ${instant(seen.clock)}.`;
   if (state === 'away') return `The server does not answer. ${old} Asking again every 5 s.`;
-  if (state === 'stale') return `The store does not answer: ${visible(storeError)} ${old}`;
-  if (refused) return refused.fix ? `${refused.message} ${refused.fix}` : refused.message;
+  if (state === 'stale') return `The store does not answer: ${ended(visible(storeError))} ${old}`;
+  if (refused) return ended(refused.message) + (refused.fix ? ` ${ended(refused.fix)}` : '');
   return '';
 }
+
+/** As a sentence: what a server says ends without a stop. */
+const ended = (text) => (/[.?!]$/.test(text) ? text : `${text}.`);
 
 function mark(name, number) {
   const element = $(`to-${name}`).querySelector('.number');
