@@ -5,6 +5,7 @@ mod cmd;
 mod config;
 mod exit;
 mod jobs;
+mod metering;
 mod nursery;
 mod output;
 mod warden;
@@ -45,6 +46,7 @@ fn dispatch(cli: &Cli) -> Result<i32, Failure> {
         },
         Verb::Status(args) => on_the_store(&|config| cmd::status::run(args, config)),
         Verb::Ls(args) => on_the_store(&|config| cmd::ls::run(args, config)),
+        Verb::Contention(args) => on_the_store(&|config| cmd::contention::run(args, config)),
         Verb::Watch(args) => on_the_store(&|config| cmd::watch::run(args, config)),
         Verb::Release(args) => on_the_store(&|config| cmd::release::run(args, config)),
         Verb::Doctor(args) => on_the_store(&|config| cmd::doctor::run(args, config)),
@@ -56,6 +58,7 @@ fn dispatch(cli: &Cli) -> Result<i32, Failure> {
         Verb::Trigger(args) => on_the_store(&|config| cmd::trigger::run(args, config)),
         Verb::Pause(args) => on_the_store(&|config| cmd::pause::run(args, config)),
         Verb::Resume(args) => on_the_store(&|config| cmd::resume::run(args, config)),
+        Verb::Serve(args) => on_the_store(&|config| cmd::serve::run(args, config)),
         Verb::Completions(args) => cmd::completions::run(args),
         Verb::Man(args) => cmd::man::run(args),
     }

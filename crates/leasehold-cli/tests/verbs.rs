@@ -11,10 +11,11 @@ use std::{ffi::OsStr, fs};
 use common::{Bench, Going, LIMIT, Ran, ran};
 use leasehold_testkit::process::eventually;
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 19] = [
     "run",
     "status",
     "ls",
+    "contention",
     "watch",
     "release",
     "doctor",
@@ -27,6 +28,7 @@ const VERBS: [&str; 17] = [
     "trigger",
     "pause",
     "resume",
+    "serve",
     "completions",
     "man",
 ];

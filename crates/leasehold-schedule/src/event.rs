@@ -21,6 +21,8 @@ pub enum Event<'a> {
         attempt: u32,
         /// Under which token.
         token: FencingToken,
+        /// How long after its tick it begins, by this node's clock: its job's jitter included, and all that an earlier attempt took.
+        late: Duration,
     },
     /// A run has ended.
     Ended {

@@ -146,12 +146,20 @@ impl<'a> Orders<'a> {
     /// # Errors
     /// The name is not legal, or the store can't say.
     pub async fn resume(&self, job: &str, by: &str) -> Result<bool> {
+        self.resume_because(job, by, "").await
+    }
+
+    /// The same, and records why.
+    ///
+    /// # Errors
+    /// As for [`resume`](Self::resume).
+    pub async fn resume_because(&self, job: &str, by: &str, why: &str) -> Result<bool> {
         let now = instant(self.locks.time().await?);
         let Some(mut pause) = self.pauses().await?.remove(job).filter(|pause| pause.is_on(now)) else {
             return Ok(false);
         };
         pause.until = Some(now);
-        self.write_pause(job, &pause, (State::Resumed, by, ""), now).await?;
+        self.write_pause(job, &pause, (State::Resumed, by, why), now).await?;
         Ok(true)
     }
 

@@ -133,7 +133,8 @@ impl<'a> Turn<'a> {
             ..Record::of(State::Running, &self.label())
         };
         let id = instant(tick).to_string();
-        self.node.tell(&Event::Started { job, tick, attempt, token: run.token() });
+        let late = Duration::try_from(began.duration_since(instant(tick))).unwrap_or_default();
+        self.node.tell(&Event::Started { job, tick, attempt, token: run.token(), late });
         // Neither the work nor the release waits for the ledger, and what it says last must come last.
         let ended = async {
             let (how, output, left) = self.work(&mut run).await;

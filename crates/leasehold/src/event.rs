@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::guard::LossReason;
 use crate::lease::{FencingToken, HolderId, Holding};
+use crate::member::Vote;
 use crate::name::LockName;
-use crate::store::{Epoch, Target};
+use crate::store::{Ballot, Epoch, Target};
 use crate::tick::{NotDue, Tick};
 use crate::validity::Moment;
 
@@ -14,6 +15,11 @@ use crate::validity::Moment;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// An acquisition begins. [`Answered`](Self::Answered) or [`Withdrawn`](Self::Withdrawn) is its end.
+    Asked {
+        /// The lock.
+        name: &'a LockName,
+    },
     /// Somebody else holds it; the waiter goes on waiting. Told at each look, so several times a second.
     Waiting {
         /// The lock.
@@ -31,6 +37,24 @@ pub enum Event<'a> {
         /// Why.
         error: &'a Error,
         /// How long this acquisition has been going on.
+        waited: Duration,
+    },
+    /// An acquisition has ended: what it came to, told once for each, behind what says more of it.
+    Answered {
+        /// The lock.
+        name: &'a LockName,
+        /// How long it took.
+        waited: Duration,
+        /// Whether somebody else was seen to hold the lock, or to stand before us, meanwhile or at the end.
+        contended: bool,
+        /// What it came to.
+        answer: Answer<'a>,
+    },
+    /// An acquisition was dropped before it had an answer.
+    Withdrawn {
+        /// The lock.
+        name: &'a LockName,
+        /// How long it had been going on.
         waited: Duration,
     },
     /// Granted.
@@ -72,6 +96,8 @@ pub enum Event<'a> {
         valid_until: Moment,
         /// What was left of the validity when the answer came: the margin by which it was not lost.
         margin: Duration,
+        /// How long after it was due (a third of the TTL after the last) the answer came: a round trip, where all is well.
+        late: Duration,
     },
     /// The end has moved, in either direction, without a renewal: what the store says beside the lease has. Over a
     /// [`Fallback`](crate::stores::Fallback) that is each time that it has heard where the route leads. Told on a thread of the store.
@@ -103,6 +129,23 @@ pub enum Event<'a> {
         /// Why.
         reason: &'a LossReason,
     },
+    /// A fence has refused a transaction of the holder's: what it would have written is not written.
+    Stale {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+        /// Why.
+        error: &'a Error,
+    },
+    /// The guard is there no longer: released, dropped or abandoned. Told once of every acquisition that was granted, before the
+    /// store is asked; of a guard that was forgotten, never.
+    LetGo {
+        /// The lock.
+        name: &'a LockName,
+        /// The acquisition.
+        holder: HolderId,
+    },
     /// Released by its holder.
     Released {
         /// The lock.
@@ -113,6 +156,14 @@ pub enum Event<'a> {
         held: Duration,
         /// Whether it was still this holder's; if not, others may have run meanwhile.
         in_time: bool,
+    },
+    /// To which store of a [`Fallback`](crate::stores::Fallback) the locks are routed, as far as this client has heard; told once,
+    /// before it hears of another route. On a thread of the store, or on that of whoever builds the client.
+    Routed {
+        /// Where they are, or are about to be.
+        to: &'a Target,
+        /// The number of the route.
+        epoch: Epoch,
     },
     /// All locks move to another store of a [`Fallback`](crate::stores::Fallback). Told on a thread of the store.
     Switched {
@@ -125,6 +176,17 @@ pub enum Event<'a> {
         /// In how long it comes into force at the latest; none if it is in force, or nobody knows yet.
         within: Option<Duration>,
     },
+    /// What a member of a [`Quorum`](crate::stores::Quorum) has answered, when it came to a decision.
+    Voted {
+        /// What the member is called in errors.
+        member: &'a str,
+        /// About what.
+        on: Vote,
+        /// How it voted.
+        ballot: Ballot,
+        /// Of so many leases that are renewed together; 1 of a claim.
+        times: usize,
+    },
     /// A release failed; it is tried again in the background until the TTL has passed.
     ReleaseFailed {
         /// The lock.
@@ -134,6 +196,20 @@ pub enum Event<'a> {
         /// Why.
         error: &'a Error,
     },
+}
+
+/// What an acquisition came to.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Answer<'a> {
+    /// It was granted.
+    Acquired,
+    /// Somebody else has it, and the time to wait is over.
+    Contended(&'a Holding),
+    /// Its tick or key is not to be run.
+    NotDue(&'a NotDue),
+    /// The store could not say, or the terms were not right for it.
+    Failed(&'a Error),
 }
 
 /// Listens to [`Event`]s.

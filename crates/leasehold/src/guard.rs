@@ -216,8 +216,12 @@ impl Guard {
 
     /// From here on it is renewed no more; a renewal that finds it gone is no loss.
     fn give_up(&self) -> Ended {
-        self.hold.end();
+        let is_first = self.hold.end();
         self.client.keeper.forget(&self.hold);
+        if is_first {
+            let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
+            self.client.observe_at_the_end(&Event::LetGo { name, holder });
+        }
         self.hold.how_it_ends(self.client.clock.now(), self.verdict)
     }
 }

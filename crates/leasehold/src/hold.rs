@@ -204,9 +204,9 @@ impl Hold {
         self.telling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks it as given back.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::Release);
+    /// Marks it as given back. Whether it was not before.
+    pub fn end(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
     }
 
     pub fn has_ended(&self) -> bool {

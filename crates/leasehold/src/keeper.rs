@@ -90,6 +90,8 @@ struct Minded {
 struct Kept {
     hold: Arc<Hold>,
     renew_at: Moment,
+    /// When that should first have been done, whatever became of it since.
+    due_since: Moment,
     in_flight: bool,
     failing: Option<Box<str>>,
 }
@@ -161,6 +163,11 @@ impl Keeper {
         Self { shared: Arc::new(shared), place, started_in: AtomicU32::new(0), starting: Mutex::default() }
     }
 
+    /// Where it runs, or would.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
     /// Makes sure that it runs: before the first claim is sent, so that no grant is ever without a keeper.
     pub fn start(&self) -> Result<()> {
         if self.runs()? {
@@ -208,7 +215,8 @@ impl Keeper {
             // It may have been moved since the grant was told of.
             self.shared.is_bounded(&hold);
         }
-        let kept = Kept { renew_at: sent + hold.ttl / 3, hold, in_flight: false, failing: None };
+        let renew_at = sent + hold.ttl / 3;
+        let kept = Kept { renew_at, due_since: renew_at, hold, in_flight: false, failing: None };
         let mut schedule = self.shared.schedule();
         let due = schedule.insert(kept);
         let sleeps_too_long = schedule.asleep_until.is_some_and(|until| due < until);
@@ -535,11 +543,13 @@ impl Shared {
                 if !hold.extend(validity::until(sent, hold.ttl), now) {
                     self.give_back(hold, now);
                 } else {
+                    let late = now.since(kept.due_since);
                     kept.failing = None;
                     kept.renew_at = sent + hold.ttl / 3;
+                    kept.due_since = kept.renew_at;
                     let _telling = hold.telling();
                     let (name, holder, valid_until) = (&hold.key.name, hold.key.holder, hold.valid_until());
-                    self.observe(&Event::Renewed { name, holder, valid_until, margin });
+                    self.observe(&Event::Renewed { name, holder, valid_until, margin, late });
                 }
             }
             Ok(Renewal::Gone) => {

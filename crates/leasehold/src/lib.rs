@@ -101,7 +101,7 @@ mod watching;
 
 pub use bound::Bound;
 pub use error::{Applied, Error, ErrorKind, Result};
-pub use event::{Event, Observer};
+pub use event::{Answer, Event, Observer};
 pub use finding::{Finding, Severity};
 pub use guard::{Guard, LossReason, Released};
 pub use lease::{

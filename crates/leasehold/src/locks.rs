@@ -1,5 +1,6 @@
 //! The client: one store, one keeper, any number of locks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::layers::Timeout;
 use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::store::{Listener, Notes, Store, Switched};
+use crate::store::{Listener, News, Notes, Store, Switched};
 use crate::stores;
 use crate::tick::Tick;
 use crate::validity::{BootClock, Clock};
@@ -64,6 +65,15 @@ impl Client {
         }
     }
 
+    pub fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// The same where a panic would end the process: in a drop, which a panic may have brought about.
+    pub fn observe_at_the_end(&self, event: &Event<'_>) {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.observe(event)));
+    }
+
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "this client was shut down; connect again"));
@@ -105,6 +115,31 @@ impl Locks {
     #[must_use]
     pub fn label(&self) -> &str {
         &self.client.label
+    }
+
+    /// Of which kind the store is, as in a URL's scheme: `sqlite`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.client.store.traits().kind
+    }
+
+    /// Another client of the same store, with a keeper of its own, of which no observer hears: for what is done beside the work, as
+    /// keeping count of it.
+    #[must_use]
+    pub fn unobserved(&self) -> Self {
+        let Client { store, keeper, clock, label, max_ttl, .. } = &*self.client;
+        let client = Client {
+            store: Arc::clone(store),
+            keeper: Keeper::new(Arc::clone(store), Arc::clone(clock), None, keeper.place()),
+            clock: Arc::clone(clock),
+            label: Arc::clone(label),
+            max_ttl: *max_ttl,
+            lines: Arc::default(),
+            observer: None,
+            _listener: None,
+            closed: AtomicBool::new(false),
+        };
+        Self { client: Arc::new(client) }
     }
 
     /// The lock of this name. A bad name is reported by [`Lock::checked`] or the first acquisition.
@@ -321,11 +356,16 @@ impl std::fmt::Debug for LocksBuilder {
     }
 }
 
-/// What tells an observer of switches.
+/// What tells an observer of what the store sees.
 fn listening(observer: Arc<dyn Observer>) -> Arc<Listener> {
-    Arc::new(move |switched: &Switched| {
-        let Switched { from, route, within } = switched;
-        observer.observe(&Event::Switched { from, to: &route.target, epoch: route.epoch, within: *within });
+    Arc::new(move |news: &News<'_>| {
+        observer.observe(&match *news {
+            News::Routed(route) => Event::Routed { to: &route.target, epoch: route.epoch },
+            News::Switched(Switched { from, route, within }) => {
+                Event::Switched { from, to: &route.target, epoch: route.epoch, within: *within }
+            }
+            News::Voted { member, on, ballot, times } => Event::Voted { member, on, ballot, times },
+        });
     })
 }
 

@@ -16,11 +16,14 @@ use crate::member::Member;
 use crate::name::{LockName, Namespace};
 
 mod arbiter;
+mod news;
 mod notes;
 mod primary;
 mod tagged;
 
-pub use arbiter::{Arbiter, Force, Listener, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
+pub use arbiter::{Arbiter, Force, Reading, RouteTerms, Switch, Switched, TickClaim, TickOf};
+pub use news::{Ballot, Listener, News};
+pub(crate) use news::{Listeners, tell};
 pub use notes::{Note, NoteId, Noted, Notes, Search, Topic};
 pub use primary::{Primary, Serving};
 pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
@@ -122,8 +125,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// What an operator should know about this store: the findings of `leasehold doctor`.
     fn diagnose(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
 
-    /// Has `listener` called, for as long as it is there, each time that this client sees its locks move to another store. Where there is
-    /// one store only they never do.
+    /// Has `listener` called, for as long as it is there, with what this client sees of its store beside the answers: where its locks are
+    /// routed and when they move to another store, how members vote. A single store has no [`News`].
     fn listen(&self, listener: Weak<Listener>) {
         drop(listener);
     }

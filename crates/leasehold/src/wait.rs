@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Applied, Error, ErrorKind, Result};
-use crate::event::Event;
+use crate::event::{Answer, Event};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::keeper::{Cleanup, Undo, jittered};
@@ -53,6 +53,10 @@ pub(crate) struct Acquisition {
     began: Moment,
     /// Something of ours may be in the store: a queue entry, or a grant whose answer has not come.
     in_store: bool,
+    /// Somebody else was seen to have it, or to be before us.
+    contended: bool,
+    /// What became of it was told.
+    has_ended: bool,
     /// By what the keeper sees that we still look, where the lock may be handed over to us.
     presence: Option<Arc<Presence>>,
 }
@@ -79,6 +83,7 @@ impl Acquisition {
         client.check_open()?;
         check_minimum_hold(client, &terms)?;
         client.keeper.start()?;
+        client.observe(&Event::Asked { name: &terms.name });
         let claim = Claim {
             name: terms.name.clone(),
             holder: HolderId::fresh(),
@@ -94,12 +99,27 @@ impl Acquisition {
             terms,
             claim,
             in_store: false,
+            contended: false,
+            has_ended: false,
             presence: None,
         })
     }
 
     /// Asks without waiting for anybody. All tries have one identity: what an earlier one may have left is our own.
     pub async fn once(mut self) -> Result<Outcome> {
+        let outcome = self.ask().await;
+        self.tell_answer(&outcome);
+        outcome
+    }
+
+    /// Waits in line for as long as the terms allow.
+    pub async fn wait(mut self) -> Result<Outcome> {
+        let outcome = self.stand_in_line().await;
+        self.tell_answer(&outcome);
+        outcome
+    }
+
+    async fn ask(&mut self) -> Result<Outcome> {
         let mut tries = 0;
         loop {
             self.client.check_open()?;
@@ -115,16 +135,17 @@ impl Acquisition {
         }
     }
 
-    /// Waits in line for as long as the terms allow.
-    pub async fn wait(mut self) -> Result<Outcome> {
+    async fn stand_in_line(&mut self) -> Result<Outcome> {
         let client = Arc::clone(&self.client);
         let deadline = match self.terms.wait {
             Wait::Forever => Moment::NEVER,
             Wait::For(most) => self.began + most,
         };
         let Some(mut turn) = by(&client, deadline, client.lines.turn(&client, &self.claim.name)).await else {
+            self.contended = true;
             return self.behind_ours().await.map(Outcome::Contended);
         };
+        self.contended = turn.standing.is_behind;
         self.claim.queue = Some(Place::default());
         let mut wake_ups = None;
         if client.store.traits().hands_over {
@@ -223,6 +244,7 @@ impl Acquisition {
             Ok(Attempt::Granted(grant)) => self.granted(grant, sent).map(Tried::Granted),
             Ok(Attempt::Held(holding)) => {
                 self.in_store = uncertain || self.claim.queue.is_some();
+                self.contended = true;
                 Ok(Tried::Held(holding))
             }
             Ok(Attempt::NotDue(why)) => {
@@ -336,6 +358,21 @@ impl Acquisition {
         tokio::time::timeout(pause, hint).await.ok().flatten()
     }
 
+    fn tell_answer(&mut self, outcome: &Result<Outcome>) {
+        self.has_ended = true;
+        if !self.client.is_observed() {
+            return;
+        }
+        let answer = match outcome {
+            Ok(Outcome::Acquired(_)) => Answer::Acquired,
+            Ok(Outcome::Contended(holding)) => Answer::Contended(holding),
+            Ok(Outcome::NotDue(why)) => Answer::NotDue(why),
+            Err(error) => Answer::Failed(error),
+        };
+        let (name, waited) = (&self.claim.name, self.client.clock.now().since(self.began));
+        self.client.observe(&Event::Answered { name, waited, contended: self.contended, answer });
+    }
+
     fn tell_waiting(&self, holding: &Holding) {
         let waited = self.client.clock.now().since(self.began);
         self.client.observe(&Event::Waiting { name: &self.claim.name, holding, waited });
@@ -373,6 +410,10 @@ impl Drop for Acquisition {
     fn drop(&mut self) {
         if self.in_store {
             self.take_back();
+        }
+        if !self.has_ended {
+            let (name, waited) = (&self.claim.name, self.client.clock.now().since(self.began));
+            self.client.observe_at_the_end(&Event::Withdrawn { name, waited });
         }
     }
 }
@@ -426,6 +467,8 @@ struct Standing {
     lines: Arc<Lines>,
     name: LockName,
     first: Arc<First>,
+    /// Another of this client was there before.
+    is_behind: bool,
 }
 
 impl Turn {
@@ -465,8 +508,9 @@ impl Lines {
             let turn = Arc::new(Semaphore::new(1));
             Line { first: Arc::new(First { turn, looked: AtomicU64::new(now.as_nanos()) }), standing: 0 }
         });
+        let is_behind = line.standing > 0;
         line.standing += 1;
-        Standing { lines: Arc::clone(self), name: name.clone(), first: Arc::clone(&line.first) }
+        Standing { lines: Arc::clone(self), name: name.clone(), first: Arc::clone(&line.first), is_behind }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::store::{
-    Arbiter, Carried, Epoch, Listener, Note, NoteId, Primary, Refusal, Route, Search, Switch, Switched, Tagged, Target,
-    Topic,
+    Arbiter, Carried, Epoch, Listener, News, Note, NoteId, Primary, Refusal, Route, Search, Switch, Switched, Tagged,
+    Target, Topic,
 };
 use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::stores::{Memory, Saved};
@@ -78,7 +78,11 @@ impl Stage {
         let store = Arc::clone(&fallback) as Arc<dyn Store>;
         let heard = Arc::<Mutex<Vec<Switched>>>::default();
         let tell = Arc::clone(&heard);
-        let ear: Arc<Listener> = Arc::new(move |switched: &Switched| tell.lock().unwrap().push(switched.clone()));
+        let ear: Arc<Listener> = Arc::new(move |news: &News<'_>| {
+            if let News::Switched(switched) = news {
+                tell.lock().unwrap().push((*switched).clone());
+            }
+        });
         store.listen(Arc::downgrade(&ear));
         let locks = Locks::builder().simulated(self.clock.clone()).over(store.clone());
         let [primary, arbiter] = faults;
@@ -395,15 +399,22 @@ async fn a_switch_is_an_event() {
     let observed = |name: &'static str| {
         let told = told.clone();
         let observer = move |event: &Event<'_>| {
-            if let Event::Switched { from, to, epoch, within } = event {
-                let within = within.is_some_and(|within| within > 6 * SECOND && within < 11 * SECOND);
-                told.lock().unwrap().push(format!("{name}: {from} to {to}, {epoch}, {within}"));
-            }
+            told.lock().unwrap().extend(match event {
+                Event::Routed { to, epoch } => Some(format!("{name}: {to}, {epoch}")),
+                Event::Switched { from, to, epoch, within } => {
+                    let within = within.is_some_and(|within| within > 6 * SECOND && within < 11 * SECOND);
+                    Some(format!("{name}: {from} to {to}, {epoch}, {within}"))
+                }
+                _ => None,
+            });
         };
         Locks::builder().observer(observer).simulated(stage.clock.clone()).over(client.store.clone())
     };
-    let (stays, goes) = (observed("stays"), observed("goes"));
+    let stays = observed("stays");
+    assert!(told.lock().unwrap().is_empty(), "nothing is known of the route yet");
     drop(stays.list().await.unwrap());
+    let goes = observed("goes");
+    assert_eq!(std::mem::take(&mut *told.lock().unwrap()), ["stays: the primary, 1", "goes: the primary, 1"]);
     stage.switches().await;
     sleep(12 * SECOND).await;
     drop(goes);
@@ -1008,7 +1019,7 @@ async fn a_caller_that_stands_still_ends_no_hold() {
 async fn a_panic_ends_no_hold() {
     let stage = Stage::settled().await;
     let client = stage.client();
-    let panics: Arc<Listener> = Arc::new(|_: &Switched| panic!("a listener"));
+    let panics: Arc<Listener> = Arc::new(|_: &News<'_>| panic!("a listener"));
     client.store.listen(Arc::downgrade(&panics));
     let guard = client.takes("job").await;
     client.arbiter.next(Operation::Route, Fault::Panic);

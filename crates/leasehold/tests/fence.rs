@@ -223,12 +223,12 @@ async fn nothing_of_a_stale_transaction_stays() {
 #[tokio::test]
 async fn a_stale_fence_tells_its_guard() {
     let scene = Scene::new(Way::Attached);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&told);
-    let observer = move |event: &Event<'_>| {
-        if let Event::Lost { reason, .. } = event {
-            log.lock().unwrap().push((*reason).clone());
-        }
+    let (told, refused) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+    let (log, count) = (Arc::clone(&told), Arc::clone(&refused));
+    let observer = move |event: &Event<'_>| match event {
+        Event::Lost { reason, .. } => log.lock().unwrap().push((*reason).clone()),
+        Event::Stale { error, .. } if error.kind() == ErrorKind::Stale => *count.lock().unwrap() += 1,
+        _ => {}
     };
     let locks = Locks::builder().observer(observer).simulated(Arc::new(Stopped)).over(scene.store());
     let guard = acquired(&locks.lock("job")).await;
@@ -239,6 +239,7 @@ async fn a_stale_fence_tells_its_guard() {
     assert!(!guard.is_valid());
     assert_eq!(guard.loss(), Some(LossReason::Gone));
     assert_eq!(*told.lock().unwrap(), [LossReason::Gone], "once");
+    assert_eq!(*refused.lock().unwrap(), 2, "of each transaction");
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Locks, guards and the keeper over the memory store, under paused time: hours pass in milliseconds, and
 //! every instant is exact. Tests of faults of other systems bear their number.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::stores::Memory;
-use leasehold::{ErrorKind, Guard, Lock, Locks, LossReason, Outcome, Ran, Released, Revoke, Wait, validity};
-use leasehold_testkit::PausedClock;
+use leasehold::{
+    Answer, ErrorKind, Event, Guard, Lock, Locks, LossReason, Outcome, Ran, Released, Revoke, Wait, validity,
+};
+use leasehold_testkit::{Fault, Faulty, Operation, PausedClock};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(30);
@@ -40,6 +42,55 @@ async fn a_held_lock_is_told_apart_from_an_error() {
     assert_eq!(other.held_for, 5 * SECOND);
     assert_eq!(guard.release().await.unwrap(), Released::InTime);
     assert!(!is_held(&locks, "job").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_each_acquisition_it_is_told_once_what_it_came_to() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    let observer = move |event: &Event<'_>| {
+        if let Event::Answered { name, waited, contended, answer } = event {
+            let answer = match answer {
+                Answer::Acquired => "acquired",
+                Answer::Contended(_) => "contended",
+                Answer::NotDue(_) => "not due",
+                Answer::Failed(_) => "failed",
+                _ => "another",
+            };
+            log.lock().unwrap().push((name.to_string(), waited.as_secs(), *contended, answer));
+        }
+    };
+    let clock = Arc::new(PausedClock::start());
+    let store = Faulty::over(Arc::new(Memory::new(clock.clone())));
+    let faults = store.faults();
+    let locks = Locks::builder().observer(observer).simulated(clock).over(Arc::new(store));
+    let told = || std::mem::take(&mut *told.lock().unwrap());
+
+    let guard = acquired(&locks.lock("job")).await;
+    assert_eq!(told(), [("job".into(), 0, false, "acquired")]);
+    assert!(locks.lock("job").try_acquire().await.unwrap().guard().is_none());
+    assert!(locks.lock("job").wait(Wait::For(5 * SECOND)).acquire().await.unwrap().guard().is_none());
+    assert_eq!(told(), [("job".into(), 0, true, "contended"), ("job".into(), 5, true, "contended")]);
+
+    let lock = locks.lock("job");
+    let (next, released) = tokio::join!(lock.acquire(), async {
+        tokio::time::sleep(7 * SECOND).await;
+        guard.release().await
+    });
+    assert_eq!((told(), released.unwrap()), (vec![("job".into(), 7, true, "acquired")], Released::InTime));
+    drop(next.unwrap());
+
+    let once = locks.once("key", Duration::from_secs(3600));
+    acquired(&once).await.complete().await.unwrap();
+    assert!(matches!(once.try_acquire().await.unwrap(), Outcome::NotDue(_)));
+    assert_eq!(told(), [("key".into(), 0, false, "acquired"), ("key".into(), 0, false, "not due")]);
+
+    faults.always(Operation::TryAcquire, Fault::Fail(ErrorKind::Misconfigured));
+    assert!(locks.lock("other").try_acquire().await.is_err());
+    assert_eq!(told(), [("other".into(), 0, false, "failed")]);
+    let unobserved = locks.unobserved();
+    assert!(unobserved.lock("other").try_acquire().await.is_err());
+    assert_eq!(told(), []);
 }
 
 #[tokio::test(start_paused = true)]

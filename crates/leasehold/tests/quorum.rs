@@ -10,7 +10,7 @@ use leasehold::member::{Filling, Identity, Member, Memories, Names, Ratified, Vo
 use leasehold::store::{Note, NoteId, Search, Topic};
 use leasehold::stores::{Memory, Quorum};
 use leasehold::{
-    Applied, Attempt, Claim, Due, Ended, ErrorKind, FencingToken, Guard, HolderId, LeaseKey, LockName, Locks,
+    Applied, Attempt, Claim, Due, Ended, ErrorKind, Event, FencingToken, Guard, HolderId, LeaseKey, LockName, Locks,
     LossReason, NotDue, Outcome, Release, Released, Renewal, Severity, Store, TICK_SLACK, Tick, Verdict, Wait,
     validity,
 };
@@ -456,6 +456,44 @@ async fn d05_a_majority_that_says_yes_too_late_grants_nothing_and_keeps_nothing(
     stage.network.set_weather(Weather::FAIR);
     sleep(6 * SECOND).await;
     assert!(stage.is_clean().await);
+}
+
+/// Whoever observes a client is told how each member has voted; also of renewals, which come over handles of the keeper's.
+#[tokio::test(start_paused = true)]
+async fn votes_are_told() {
+    let stage = Stage::of(3);
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let log = Arc::clone(&told);
+    let observer = move |event: &Event<'_>| {
+        if let Event::Voted { member, on, ballot, times } = event {
+            log.lock().unwrap().push(format!("{member} {on:?} {ballot:?} {times}"));
+        }
+    };
+    let heard = move || {
+        let mut heard = std::mem::take(&mut *told.lock().unwrap());
+        heard.sort();
+        heard
+    };
+    let locks =
+        Locks::builder().observer(observer).simulated(Arc::new(Machine::new())).over(Arc::new(stage.quorum.clone()));
+
+    let theirs = stage.acquires().await;
+    let Outcome::Contended(_) = locks.lock("job").ttl(TTL).try_acquire().await.unwrap() else { panic!("it is theirs") };
+    let refused = heard();
+    assert!(refused.iter().filter(|vote| vote.ends_with("Claim Refused 1")).count() >= 2, "{refused:?}");
+    theirs.release().await.unwrap();
+    heard();
+
+    stage.cut(&[1]);
+    let guard = locks.lock("job").ttl(TTL).try_acquire().await.unwrap().guard().unwrap();
+    let granted = heard();
+    assert_eq!(granted.len(), 3, "{granted:?}");
+    assert_eq!([&granted[0], &granted[2]], ["n0 Claim Granted 1", "n2 Claim Granted 1"]);
+    assert!(["n1 Claim Failed 1", "n1 Claim Late 1"].contains(&granted[1].as_str()), "{granted:?}");
+    sleep(TTL / 2).await;
+    let renewed = heard();
+    assert_eq!([&renewed[0], &renewed[2]], ["n0 Renewal Granted 1", "n2 Renewal Granted 1"]);
+    assert!(guard.is_valid());
 }
 
 #[tokio::test(start_paused = true)]

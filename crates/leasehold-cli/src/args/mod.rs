@@ -3,6 +3,7 @@
 mod accept_loss;
 mod asked_report;
 mod completions;
+mod contention;
 mod doctor;
 mod history;
 mod ls;
@@ -17,6 +18,7 @@ mod resume;
 mod route;
 mod run;
 mod schedule;
+mod serve;
 mod status;
 mod trigger;
 mod values;
@@ -32,6 +34,7 @@ use crate::exit::{self, Failure};
 pub use self::accept_loss::AcceptLossArgs;
 pub use self::asked_report::AskedReport;
 pub use self::completions::CompletionsArgs;
+pub use self::contention::{ContentionArgs, SortBy};
 pub use self::doctor::DoctorArgs;
 pub use self::history::{GONE, HistoryArgs};
 pub use self::ls::LsArgs;
@@ -45,6 +48,7 @@ pub use self::resume::ResumeArgs;
 pub use self::route::{RouteArgs, RouteVerb, SetArgs};
 pub use self::run::RunArgs;
 pub use self::schedule::{ScheduleArgs, ScheduleVerb};
+pub use self::serve::ServeArgs;
 pub use self::status::StatusArgs;
 pub use self::trigger::TriggerArgs;
 pub use self::values::duration;
@@ -83,11 +87,9 @@ Examples:
   leasehold schedule --check                       what of the jobs in leasehold.toml runs next?
   leasehold doctor                                 is the store fit for its work?
 
-Locks live in the store that --store names; else LEASEHOLD_STORE; else the default
-of ./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this
-user (as root: of this machine), so that there is nothing to install.
-`leasehold run --help` tells the rest, exit codes included; docs/config.md, what
-leasehold.toml may say.";
+Locks live in the store that --store names; else LEASEHOLD_STORE; else the default of
+./leasehold.toml or /etc/leasehold/leasehold.toml; else a SQLite file of this user (as
+root: of this machine). `leasehold run --help` and docs/config.md tell the rest.";
 
 /// Where the locks are. Global: legal before and after the verb.
 ///
@@ -119,6 +121,9 @@ pub enum Verb {
     /// List the locks that are held or waited for
     #[command(long_about = ls::ABOUT, after_long_help = ls::FOOTER)]
     Ls(LsArgs),
+    /// Tell what was contended, and who held it so long
+    #[command(long_about = contention::ABOUT, after_long_help = contention::FOOTER)]
+    Contention(ContentionArgs),
     /// Tell what happens to a lock, as it happens
     #[command(long_about = watch::ABOUT, after_long_help = watch::FOOTER)]
     Watch(WatchArgs),
@@ -155,6 +160,9 @@ pub enum Verb {
     /// End the pause of a job
     #[command(long_about = resume::ABOUT, after_long_help = resume::FOOTER)]
     Resume(ResumeArgs),
+    /// Serve a dashboard, a JSON API and metrics of the store
+    #[command(long_about = serve::ABOUT, after_long_help = serve::FOOTER)]
+    Serve(ServeArgs),
     /// Print the completions for a shell
     #[command(after_long_help = completions::FOOTER)]
     Completions(CompletionsArgs),

@@ -200,6 +200,12 @@ pub struct RunArgs {
     /// error before anything runs (78). A pipe or device, as /dev/stdout or /dev/fd/3, gets one object at the end.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
+    /// Write metrics of this run into this file when it has ended, for the textfile collector of node_exporter
+    ///
+    /// Each series has the label `lock`, with NAME. The file is replaced as a whole, so a reader never sees half of it; give it a name that ends in
+    /// .prom. One that can't be written is told, and changes no exit code.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub metrics_file: Option<PathBuf>,
     /// Tell on stderr what happens, and where the locks are
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,

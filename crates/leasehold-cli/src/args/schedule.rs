@@ -38,9 +38,10 @@ Signals:
                    and, after the job's kill_after, KILL, and renew its lock all the while.
                    A second signal cuts the grace short, a third kills at once
 
-Health, with --listen:
+With --listen:
   /healthz  200 while it runs
   /readyz   200 while jobs are loaded and the store has answered of late; else 503, and why
+  /metrics  what happens to locks, runs and the store, for Prometheus (docs/metrics.md)
 
 In JSON: an object in each line. `event` is `started`, `done`, `failed`, `lost`, `stopped`, `not_run` (a tick: see `reason`), \
 `output` (a line of a job: `stream`, `text`), `away` and `back` (the store), `clock_is_fast`, `ledger`, `lock`, `loaded`, \
@@ -70,9 +71,12 @@ pub struct ScheduleArgs {
     /// How long what runs may take to end once this is told to stop
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = duration)]
     pub grace: Duration,
-    /// Answer to /healthz and /readyz at this address, as 127.0.0.1:9470
+    /// Answer to /healthz, /readyz and /metrics at this address, as 127.0.0.1:9470
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+    /// Tell jobs apart in the metrics, by the label `group`: up to 50, the others are one
+    #[arg(long, requires = "listen")]
+    pub metrics_by_job: bool,
     /// An object in JSON for each event, on stdout
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
-//! `leasehold doctor`: is the store fit for its work?
+//! `leasehold doctor`: is the store fit for its work, and what of the jobs?
 
-use leasehold::{Finding, Severity};
+use leasehold::{Finding, Locks, Severity};
 use serde::Serialize;
 
 use super::block_on;
@@ -14,7 +14,12 @@ use crate::output;
 /// # Errors
 /// What the store says if it can't be examined.
 pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
-    let mut findings = block_on(async { Ok(config.open()?.diagnose().await?) })?;
+    let mut findings = block_on(async {
+        let store = config.open()?;
+        let mut findings = store.diagnose().await?;
+        findings.extend(of_jobs(&Locks::over(store), &findings).await);
+        Ok(findings)
+    })?;
     for finding in &mut findings {
         finding.message = config.commands().completed(&finding.message);
         finding.fix = finding.fix.as_ref().map(|fix| config.commands().completed(fix));
@@ -30,6 +35,20 @@ pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
     }
     let sick = findings.iter().any(|finding| finding.severity == Severity::Problem);
     Ok(if sick { exit::CONFIG } else { exit::OK })
+}
+
+/// What was counted of locks and recorded of jobs says, where there can be anything: a store that can't do its work has enough to mend,
+/// and looking is not to make the tables of one that nobody has used.
+async fn of_jobs(locks: &Locks, of_store: &[Finding]) -> Vec<Finding> {
+    let is_unused = |finding: &Finding| finding.subject == "tables" && finding.message.starts_with("not there yet");
+    let is_sick = |finding: &Finding| finding.severity == Severity::Problem;
+    if locks.notes().is_err() || of_store.iter().any(|finding| is_unused(finding) || is_sick(finding)) {
+        return Vec::new();
+    }
+    leasehold_monitor::diagnose(locks).await.unwrap_or_else(|error| {
+        let message = format!("what was counted of locks and recorded of jobs can't be read: {error}");
+        vec![Finding::warning("jobs", message, "see that the store answers, and that this user may read its notes")]
+    })
 }
 
 #[derive(Debug, Serialize)]

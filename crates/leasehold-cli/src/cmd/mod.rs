@@ -6,6 +6,7 @@ use crate::exit::{self, Failure};
 
 pub mod accept_loss;
 pub mod completions;
+pub mod contention;
 pub mod doctor;
 pub mod fleet;
 pub mod history;
@@ -20,6 +21,7 @@ pub mod resume;
 pub mod route;
 pub mod run;
 pub mod schedule;
+pub mod serve;
 pub mod status;
 pub mod trigger;
 pub mod watch;

@@ -55,6 +55,33 @@ fn it_says_whether_it_is_alive_and_ready() {
     assert_eq!(node.ends().0, Some(0));
 }
 
+/// The value of the first series in `text` that begins so.
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines().find(|line| line.starts_with(series))?.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[test]
+fn it_tells_what_it_counts() {
+    let (bench, address) = (Bench::new(), free_address());
+    bench.write("leasehold.toml", JOB);
+    let mut node = Node::start(&bench, &["--listen", &address, "--metrics-by-job"]);
+    node.tells_of("done", "a");
+    let mut text = String::new();
+    eventually("the run and its release are counted", LIMIT, || {
+        let (code, body) = get(&address, "/metrics").unwrap();
+        assert_eq!(code, 200, "{body}");
+        text = body;
+        let done = value(&text, "leasehold_runs_total{outcome=\"done\",group=\"a\"}");
+        let released = value(&text, "leasehold_releases_total{outcome=\"in_time\",group=\"a\"}");
+        done >= Some(1.0) && released >= Some(1.0)
+    });
+    assert!(value(&text, "leasehold_run_late_seconds_count{group=\"a\"}") >= Some(1.0), "{text}");
+    let claims = "leasehold_store_call_duration_seconds_count{operation=\"acquire\",store=\"sqlite\"}";
+    assert!(value(&text, claims) >= Some(1.0), "{text}");
+    assert!(text.contains("leasehold_build_info{version="), "{text}");
+    assert_eq!(node.stop().0, Some(0));
+}
+
 #[test]
 fn an_address_that_is_taken_is_told_before_anything_runs() {
     let bench = Bench::new();

@@ -106,7 +106,7 @@ impl Guard {
              this holder; roll the transaction back",
             self.name()
         );
-        Error::new(ErrorKind::Stale, message)
+        self.refused(Error::new(ErrorKind::Stale, message))
     }
 
     /// A fence is of no use to a guard that is valid no longer. Asks nobody.
@@ -135,12 +135,18 @@ impl Guard {
              first in the next one",
             self.name()
         );
-        Error::new(ErrorKind::Stale, message)
+        self.refused(Error::new(ErrorKind::Stale, message))
     }
 
     fn stale(&self, reason: &LossReason) -> Error {
         let message = format!("the lock {} is ours no longer ({reason}): roll the transaction back", self.name());
-        Error::new(ErrorKind::Stale, message)
+        self.refused(Error::new(ErrorKind::Stale, message))
+    }
+
+    /// Told of each transaction that a fence has refused.
+    fn refused(&self, error: Error) -> Error {
+        self.client.observe(&Event::Stale { name: &self.hold.key.name, holder: self.hold.key.holder, error: &error });
+        error
     }
 }
 

@@ -102,9 +102,6 @@ pub struct Switch {
     pub patience: Duration,
 }
 
-/// Who is told of switches, on a thread of the store's: it must not block.
-pub type Listener = dyn Fn(&Switched) + Send + Sync;
-
 /// A new route, as a client tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switched {

@@ -1,5 +1,6 @@
 //! `leasehold run NAME -- CMD…`: the main job.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,14 +8,17 @@ use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
+    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Observer, Outcome,
+    Released, Wait,
 };
 
+use leasehold_monitor::{Keeping, Tally};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use self::backoff::Backoff;
 use self::ending::Ending;
+use self::metrics_file::MetricsFile;
 use self::once::Once;
 use self::report::Report;
 use self::teller::Teller;
@@ -22,11 +26,13 @@ use self::terms::Terms;
 use crate::args::{AskedReport, RunArgs};
 use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
+use crate::metering::Metering;
 use crate::output::{duration as span, plain, tell};
 use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
 mod backoff;
 mod ending;
+mod metrics_file;
 mod once;
 mod report;
 mod report_file;
@@ -70,8 +76,18 @@ fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let ending = runtime.block_on(Run::new(args, terms, config, warden, report).run());
+    let metrics = MetricsFile::of(args)?;
+    let ending = runtime.block_on(async {
+        let run = Run::new(args, terms, config, warden, report, metrics.metering());
+        let keeping = OnceCell::new();
+        let ending = run.run(&keeping).await;
+        if let Some(keeping) = keeping.into_inner() {
+            keeping.end(LAST_COUNT).await;
+        }
+        ending
+    });
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    metrics.write();
     ending
 }
 
@@ -96,7 +112,9 @@ struct Run<'a> {
     config: &'a Config,
     warden: Warden,
     teller: Arc<Teller>,
+    tally: Tally,
     report: &'a mut Report,
+    metering: Metering,
 }
 
 /// How asking for the lock ended.
@@ -114,18 +132,31 @@ enum Held {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a RunArgs, terms: Terms, config: &'a Config, warden: Warden, report: &'a mut Report) -> Self {
+    fn new(
+        args: &'a RunArgs,
+        terms: Terms,
+        config: &'a Config,
+        warden: Warden,
+        report: &'a mut Report,
+        metering: Metering,
+    ) -> Self {
         let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
-        Self { args, terms, config, warden, teller, report }
+        let tally = tally(args, teller.name());
+        if let Some(most) = args.max_hold {
+            tally.limit(teller.name(), most);
+        }
+        Self { args, terms, config, warden, teller, tally, report, metering }
     }
 
-    async fn run(mut self) -> Result<Ending, Failure> {
+    /// What is counted meanwhile is kept by `keeping`, once there is a store.
+    async fn run(mut self, keeping: &OnceCell<Keeping>) -> Result<Ending, Failure> {
         self.teller.say(format_args!("locks are in {}", self.config.shown()));
         self.report.waits();
         let locks = match self.open().await? {
             Ok(locks) => locks,
             Err(fatal) => return Ok(Ending::interrupted(fatal)),
         };
+        keeping.get_or_init(|| self.tally.kept_in(&locks));
         let once = Once::of(self.args, &locks).await?;
         self.report.is_for(once.tick());
         let mut backoff = Backoff::default();
@@ -167,16 +198,19 @@ impl<'a> Run<'a> {
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
+        let (tally, metering) = (&self.tally, &self.metering);
+        let settings = || settings(args, &teller, tally.clone(), metering.clone());
         let opened = if args.forever {
             let open = async || {
-                let (settings, place) = (settings(args, &teller), config.place().clone());
+                let (settings, metering, place) = (settings(), metering.clone(), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
-                let opened = tokio::task::spawn_blocking(move || Ok(settings.over(place.open()?))).await;
+                let opened =
+                    tokio::task::spawn_blocking(move || Ok(settings.over(metering.around(place.open()?)))).await;
                 opened.expect("a panic ends the process")
             };
             unless_stopped(&mut self.warden, patiently(&teller, open)).await
         } else {
-            Ok(config.place().open().map(|store| settings(args, &teller).over(store)))
+            Ok(config.place().open().map(|store| settings().over(metering.around(store))))
         };
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
@@ -431,10 +465,26 @@ fn other_tokens() -> impl Iterator<Item = OsString> {
 /// How long somebody who was told to stop is kept waiting by a store that doesn't answer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long the store may take to hear what was counted last: nobody waits for that.
+const LAST_COUNT: Duration = Duration::from_millis(250);
+
+/// What counts this run: a key under the lock's name as it was given, for of keys there is no end.
+fn tally(args: &RunArgs, lock: &str) -> Tally {
+    if args.once_key.is_none() {
+        return Tally::new();
+    }
+    let (lock, name) = (lock.to_owned(), args.name.to_string());
+    Tally::grouped(move |of| (of == lock).then(|| name.clone()))
+}
+
 /// The client's settings.
-fn settings(args: &RunArgs, teller: &Arc<Teller>) -> LocksBuilder {
-    let observer = Arc::clone(teller);
-    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| observer.tell(event))
+fn settings(args: &RunArgs, teller: &Arc<Teller>, tally: Tally, metering: Metering) -> LocksBuilder {
+    let teller = Arc::clone(teller);
+    Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| {
+        teller.tell(event); // first: a job's life depends on it
+        tally.observe(event);
+        metering.lock_event(event);
+    })
 }
 
 /// What the job is called, for people.

@@ -76,7 +76,7 @@ impl Teller {
                 self.answered();
                 self.say(format_args!("got {name} with token {token} after {}", span(*waited)));
             }
-            Event::Renewed { name, holder, valid_until, margin } => {
+            Event::Renewed { name, holder, valid_until, margin, .. } => {
                 self.goes_on(name, *holder, *valid_until);
                 self.failures.store(0, Ordering::Relaxed);
                 self.say(format_args!("renewed {name}; {} were left", span(*margin)));
@@ -265,7 +265,8 @@ mod tests {
             deadlines.term_at()
         };
         let renewed = |holder, valid_until| {
-            teller.tell(&Event::Renewed { name: &name, holder, valid_until, margin: Duration::ZERO });
+            let (margin, late) = (Duration::ZERO, Duration::ZERO);
+            teller.tell(&Event::Renewed { name: &name, holder, valid_until, margin, late });
             deadlines.term_at()
         };
         let first = granted(earlier, at(30));

@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Error, Locks, Store};
+use leasehold::{Error, Locks, Observer as _, Store};
+use leasehold_monitor::Tally;
 use leasehold_schedule::{Job, Roster, Scheduler, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -21,6 +22,7 @@ use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::{Config, Fault};
 use crate::exit::{self, Failure, code_of};
 use crate::jobs::{Entry, Jobs, Limits, Refused, Source, Task};
+use crate::metering::Metering;
 use crate::output::duration as span;
 
 /// So many of the last lines of a run are kept in the ledger.
@@ -37,6 +39,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// How long the store may take to hear the last words of somebody who is in a hurry.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// How long it may take to hear what was counted last: nobody waits for that.
+const LAST_COUNT: Duration = Duration::from_millis(250);
+
 /// What the end of a run takes, beside what its job is given.
 const LAST_STEPS: Duration = Duration::from_secs(15);
 
@@ -52,6 +57,8 @@ pub struct Daemon<'a> {
     pub health: Arc<Health>,
     pub notify: Arc<Notify>,
     pub journal: Arc<Journal>,
+    pub tally: Tally,
+    pub metering: Metering,
 }
 
 /// How the end is asked for, step by step.
@@ -68,7 +75,7 @@ impl Daemon<'_> {
     pub async fn run(mut self, listener: Option<TcpListener>) -> Result<i32, Failure> {
         let signals = Signals::listen().map_err(|error| fault("hear signals", &error))?;
         if let Some(listener) = listener {
-            tokio::spawn(endpoint::serve(listener, Arc::clone(&self.health)));
+            tokio::spawn(endpoint::serve(listener, Arc::clone(&self.health), self.metering.clone()));
         }
         if let Some(period) = self.notify.watchdog_period() {
             tokio::spawn(is_alive(Arc::clone(&self.notify), period));
@@ -78,10 +85,14 @@ impl Daemon<'_> {
             self.journal.say(Weight::Usual, "ended", "stopped before the store could be opened");
             return Ok(exit::OK);
         };
-        let journal = Arc::clone(&self.journal);
-        let scheduler = Scheduler::over(locks.clone())
-            .grace(self.args.grace)
-            .observer(move |event: &leasehold_schedule::Event<'_>| journal.event(event));
+        let keeping = self.tally.kept_in(&locks);
+        let (journal, tally, metering) = (Arc::clone(&self.journal), self.tally.clone(), self.metering.clone());
+        let observer = move |event: &leasehold_schedule::Event<'_>| {
+            journal.event(event);
+            leasehold_schedule::Observer::observe(&tally, event);
+            metering.job_event(event);
+        };
+        let scheduler = Scheduler::over(locks.clone()).grace(self.args.grace).observer(observer);
         let roster = scheduler.roster();
         self.give(&roster, &locks, &self.jobs).map_err(|refused| refuse(&self.source, &refused))?;
         self.is_loaded();
@@ -118,6 +129,7 @@ impl Daemon<'_> {
                 }
             }
         }
+        keeping.end(LAST_COUNT).await;
         self.journal.say(Weight::Usual, "ended", "stopped");
         Ok(ending.code)
     }
@@ -160,11 +172,14 @@ impl Daemon<'_> {
 
     fn locks(&self, store: Arc<dyn Store>) -> Locks {
         let (commands, journal) = (self.commands.clone(), Arc::clone(&self.journal));
+        let (tally, metering) = (self.tally.clone(), self.metering.clone());
         let observer = move |event: &leasehold::Event<'_>| {
             commands.observe(event); // first: a job's life depends on it
             journal.lock_event(event);
+            tally.observe(event);
+            metering.lock_event(event);
         };
-        Locks::builder().observer(observer).over(store)
+        Locks::builder().observer(observer).over(self.metering.around(store))
     }
 
     /// Has these jobs run, from now on.
@@ -179,6 +194,11 @@ impl Daemon<'_> {
         }
         if !faults.is_empty() {
             return Err(Refused::Wrong(faults));
+        }
+        for entry in &jobs.entries {
+            if let Some(most) = entry.terms.time_limit {
+                self.tally.limit(&entry.name, most);
+            }
         }
         roster
             .replace(given)

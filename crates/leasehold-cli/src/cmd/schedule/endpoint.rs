@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::serve::Listener;
+use leasehold_monitor::metrics::Exposition;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,6 +22,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::health::Health;
 use crate::exit::{self, Failure};
+use crate::metering::Metering;
 
 /// So many are answered at a time: each takes a descriptor, which the runs need. The others wait.
 const AT_A_TIME: usize = 32;
@@ -45,11 +49,13 @@ pub fn bind(address: &str) -> Result<TcpListener, Failure> {
 ///
 /// # Cancel safety
 /// Dropped, it answers no more.
-pub async fn serve(listener: TcpListener, health: Arc<Health>) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, health: Arc<Health>, metering: Metering) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let listener = Limited { listener, places: Arc::new(Semaphore::new(AT_A_TIME)) };
-    let routes =
-        Router::new().route("/healthz", get(async || "alive\n")).route("/readyz", get(readiness)).with_state(health);
+    let routes = Router::new()
+        .route("/healthz", get(async || "alive\n"))
+        .route("/readyz", get(readiness).with_state(health))
+        .route("/metrics", get(metrics).with_state(metering));
     axum::serve(listener, routes).await
 }
 
@@ -58,6 +64,11 @@ async fn readiness(State(health): State<Arc<Health>>) -> (StatusCode, String) {
         None => (StatusCode::OK, "ready\n".into()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
     }
+}
+
+async fn metrics(State(metering): State<Metering>) -> Result<impl IntoResponse, StatusCode> {
+    let text = metering.text().ok_or(StatusCode::NOT_FOUND)?;
+    Ok(([(CONTENT_TYPE, Exposition::CONTENT_TYPE)], text))
 }
 
 /// Takes connections while there is a place for them.
@@ -129,7 +140,7 @@ mod tests {
     async fn connections_are_few_and_end() {
         let listener = bind("127.0.0.1:0").ok().unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, Arc::default()));
+        let serving = tokio::spawn(serve(listener, Arc::default(), Metering::default()));
         let mut silent = Vec::new();
         for _ in 0..2 * AT_A_TIME {
             silent.push(TcpStream::connect(address).await.unwrap());

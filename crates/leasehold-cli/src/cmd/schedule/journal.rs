@@ -150,7 +150,7 @@ impl Journal {
     /// Tells of jobs.
     pub fn event(&self, event: &Event<'_>) {
         match event {
-            Event::Started { job, tick, attempt, token } => {
+            Event::Started { job, tick, attempt, token, .. } => {
                 let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
                 self.tell(
                     Weight::Usual,

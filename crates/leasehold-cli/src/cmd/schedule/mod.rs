@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use leasehold_monitor::Tally;
+
 use self::command::Commands;
 use self::daemon::Daemon;
 use self::health::Health;
@@ -12,6 +14,7 @@ use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::Config;
 use crate::exit::{self, Failure};
 use crate::jobs::{Jobs, Limits, Refused, Source};
+use crate::metering::Metering;
 use crate::output::{plain, tell};
 use crate::warden::Found;
 
@@ -21,9 +24,9 @@ mod daemon;
 mod endpoint;
 mod health;
 mod journal;
-mod notify;
+pub(super) mod notify;
 mod output;
-mod signals;
+pub(super) mod signals;
 mod writer;
 
 /// Runs the verb, until a signal ends it.
@@ -52,8 +55,21 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let daemon =
-        Daemon { args, store, source, config, limits, jobs, commands, health, notify, journal: Arc::clone(&journal) };
+    let metering = if listener.is_some() { Metering::of_jobs(args.metrics_by_job)? } else { Metering::default() };
+    let daemon = Daemon {
+        args,
+        store,
+        source,
+        config,
+        limits,
+        jobs,
+        commands,
+        health,
+        notify,
+        journal: Arc::clone(&journal),
+        tally: Tally::new(),
+        metering,
+    };
     let ended = runtime.block_on(daemon.run(listener));
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     journal.end();

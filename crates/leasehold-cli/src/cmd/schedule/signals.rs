@@ -10,7 +10,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::nursery::Watched;
 use crate::warden::sys::{self, Waited};
 
-/// Those that mean something to a scheduler. They are blocked since [`Found::read`](crate::warden::Found::read).
+/// Those that mean something to a process that goes on until it is told to end. They are blocked since
+/// [`Found::read`](crate::warden::Found::read), or [`Signals::block`].
 const HANDLED: [Signal; 5] = [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD];
 
 /// Those by which people stop and continue it: no job outlives its lease by that, its warden sees to it.
@@ -32,6 +33,14 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// Blocks them, so that they wait to be heard. Before any thread exists: each inherits it.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn block() -> io::Result<()> {
+        Ok(HANDLED.into_iter().collect::<SigSet>().thread_block()?)
+    }
+
     /// Within a runtime, and before any thread that is to take none.
     ///
     /// # Errors

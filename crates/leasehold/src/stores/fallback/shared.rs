@@ -1,7 +1,7 @@
 //! What all handles of one fallback share.
 
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::lease::LeaseKey;
 use crate::rule::Rule;
 use crate::span::Span;
-use crate::store::{Epoch, Listener, Route, RouteTerms, Serving, Switched, Target};
+use crate::store::{self, Epoch, Listener, Listeners, News, Route, RouteTerms, Serving, Switched, Target};
 use crate::validity::Moment;
 
 /// What all handles of one fallback share, and its background works on.
@@ -36,8 +36,7 @@ pub(super) struct Shared {
     /// Leases of holders that are done, left in the store in which they were not released: the primary's, the arbiter's.
     leftovers: [Leftovers; 2],
     pub bells: Bells,
-    /// Who is told of switches.
-    listeners: Mutex<Vec<Weak<Listener>>>,
+    listeners: Listeners,
     /// In which process the background was started.
     pub started_in: Mutex<Option<u32>>,
     pub closing: watch::Sender<bool>,
@@ -77,7 +76,7 @@ impl Shared {
             arbiter_is_away: AtomicBool::new(false),
             leftovers: Default::default(),
             bells: Bells::default(),
-            listeners: Mutex::default(),
+            listeners: Listeners::default(),
             started_in: Mutex::default(),
             closing: watch::Sender::new(false),
         }
@@ -258,13 +257,18 @@ impl Shared {
         let now = self.now();
         let within = route.coming.filter(|_| route.is_armed()).map(|coming| coming.late.since(now));
         let new = route.route.clone();
-        let learned = self.holders().learn(route, now);
+        let (is_first, learned) = {
+            let mut holders = self.holders();
+            (holders.route().is_none(), holders.learn(route, now))
+        };
         #[cfg(feature = "traced")]
         if let Err(error) = &learned {
             tracing::error!(%error, "the fallback's route is not to be believed");
         }
-        if let Some(from) = learned? {
-            self.tell(&Switched { from, route: new, within });
+        match learned? {
+            Some(from) => self.tell(&Switched { from, route: new, within }),
+            None if is_first => self.listeners.tell(&News::Routed(&new)),
+            None => {}
         }
         self.bells.carry.notify_one();
         Ok(())
@@ -278,17 +282,16 @@ impl Shared {
             within = ?switched.within,
             "the fallback's route has changed"
         );
-        let listeners: Vec<_> = lock(&self.listeners).iter().filter_map(Weak::upgrade).collect();
-        for tell in listeners {
-            // Who panics must not take the route along.
-            let _ = catch_unwind(AssertUnwindSafe(|| tell(switched)));
-        }
+        self.listeners.tell(&News::Switched(switched));
     }
 
+    /// Who comes late is told at once where the route leads.
     pub fn listen(&self, listener: Weak<Listener>) {
-        let mut listeners = lock(&self.listeners);
-        listeners.retain(|known| known.strong_count() > 0);
-        listeners.push(listener);
+        let known = self.holders().route().map(|route| route.route.clone());
+        if let (Some(route), Some(listener)) = (known, listener.upgrade()) {
+            store::tell(&listener, &News::Routed(&route));
+        }
+        self.listeners.add(listener);
     }
 
     /// What is left of a holder in a store is taken away in the background, as far as that can be done: behind what went out

@@ -136,6 +136,7 @@ impl Inner {
         }
         // Their answers don't matter any more; what follows comes behind them.
         drop(round);
+        self.tell_votes(&votes);
         let elsewhere: Vec<_> = votes.held.iter().map(|(member, _)| *member).collect();
         let ours: Vec<_> = (0..self.nodes.len()).filter(|member| !elsewhere.contains(member)).collect();
         let has_any = !votes.granted.is_empty();
@@ -162,6 +163,13 @@ impl Inner {
                 }
                 outcome
             }
+        }
+    }
+
+    fn tell_votes(&self, votes: &Votes) {
+        if self.listeners.are_there() {
+            let ballots = votes.ballots().into_iter().enumerate();
+            ballots.for_each(|(member, ballot)| self.tell_vote(member, Vote::Claim, ballot, 1));
         }
     }
 

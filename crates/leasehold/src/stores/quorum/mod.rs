@@ -39,9 +39,11 @@ use futures_util::future::BoxFuture;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
-use crate::member::Member;
+use crate::member::{Member, Vote};
 use crate::name::LockName;
-use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
+use crate::store::{
+    Arbiter, Ballot, Listener, Listeners, News, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps,
+};
 
 use self::census::Census;
 use self::ending::Ending;
@@ -64,6 +66,8 @@ struct Inner {
     /// Whether somebody goes on founding it.
     is_founding: Arc<AtomicBool>,
     sweeps: Arc<Sweeps>,
+    /// Who is told how members vote.
+    listeners: Arc<Listeners>,
 }
 
 /// One of the members.
@@ -122,8 +126,8 @@ impl Quorum {
             return Err(Error::invalid(message));
         }
         let (rounds, census) = (Arc::new(Rounds::among(nodes.len())), Arc::new(Census::of(nodes.len())));
-        let (is_founding, sweeps) = (Arc::default(), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps }) })
+        let (is_founding, sweeps, listeners) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps, listeners }) })
     }
 
     /// Accepts that what the members remembered of ticks is lost: those up to five minutes from now count as claimed, and
@@ -141,6 +145,13 @@ impl Inner {
     /// How many are a majority: of all members, whether they answer or not.
     fn majority(&self) -> usize {
         self.nodes.len() / 2 + 1
+    }
+
+    /// Tells whoever listens how a member has voted.
+    fn tell_vote(&self, member: usize, on: Vote, ballot: Ballot, times: usize) {
+        if times > 0 {
+            self.listeners.tell(&News::Voted { member: &self.nodes[member].name, on, ballot, times });
+        }
     }
 }
 
@@ -160,12 +171,13 @@ impl Store for Quorum {
     }
 
     fn for_keeper(&self) -> Arc<dyn Store> {
-        let Inner { nodes, rounds, census, is_founding, sweeps } = &*self.inner;
+        let Inner { nodes, rounds, census, is_founding, sweeps, listeners } = &*self.inner;
         let again = |node: &Node| Node { name: Arc::clone(&node.name), store: node.store.for_keeper() };
         let nodes = nodes.iter().map(again).collect();
         let (rounds, census) = (Arc::clone(rounds), Arc::clone(census));
         let (is_founding, sweeps) = (Arc::clone(is_founding), Arc::clone(sweeps));
-        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps }) })
+        let listeners = Arc::clone(listeners);
+        Arc::new(Self { inner: Arc::new(Inner { nodes, rounds, census, is_founding, sweeps, listeners }) })
     }
 
     fn try_acquire<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Attempt>> {
@@ -222,8 +234,9 @@ impl Store for Quorum {
         Box::pin(self.inner.diagnose())
     }
 
-    /// One store: nothing moves.
-    fn listen(&self, _: Weak<Listener>) {}
+    fn listen(&self, listener: Weak<Listener>) {
+        self.inner.listeners.add(listener);
+    }
 
     fn tables(&self) -> Option<Tables> {
         None

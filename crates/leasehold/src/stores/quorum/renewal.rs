@@ -1,5 +1,6 @@
 //! Renewals: a batch for each member, and the lease put back where it was lost.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::error::{Applied, Error, Result};
 use crate::lease::{Attempt, Claim, Ended, LeaseKey, Renewal};
 use crate::member::{Ratified, Vote};
 use crate::rule::Rule;
+use crate::store::Ballot;
 
 /// So many leases are put back at a member at a time.
 const AT_ONCE: usize = 8;
@@ -63,11 +65,16 @@ impl Inner {
         let limit = leases.iter().map(|(_, ttl)| limit_for(*ttl)).min().unwrap_or(LIMIT);
         let mut round = Round::send((0..self.nodes.len()).map(call), limit).await;
         let mut tallies: Vec<_> = leases.iter().map(|_| Tally::default()).collect();
+        let mut silent: BTreeSet<_> = (0..self.nodes.len()).collect();
         while !tallies.iter().all(|tally| self.is_decided(tally))
             && let Some((member, answers)) = round.next().await
         {
-            count(&mut tallies, member, self.with_a_vote(member, Vote::Renewal, answers));
+            let answers = self.with_a_vote(member, Vote::Renewal, answers);
+            silent.remove(&member);
+            self.tell_votes_on(member, leases.len(), &answers);
+            count(&mut tallies, member, answers);
         }
+        silent.into_iter().for_each(|member| self.tell_vote(member, Vote::Renewal, Ballot::Late, leases.len()));
         let answers = tallies.iter().map(|tally| self.answer(tally)).collect();
         let lasting: Vec<_> = tallies
             .into_iter()
@@ -81,6 +88,17 @@ impl Inner {
             .collect();
         self.put_back_later(round, lasting, &batch);
         answers
+    }
+
+    fn tell_votes_on(&self, member: usize, leases: usize, answers: &Result<Vec<Result<Renewal>>>) {
+        if !self.listeners.are_there() {
+            return;
+        }
+        let Ok(answers) = answers else { return self.tell_vote(member, Vote::Renewal, Ballot::Failed, leases) };
+        for ballot in [Ballot::Granted, Ballot::Refused, Ballot::Failed] {
+            let times = answers.iter().filter(|answer| ballot_of(answer) == ballot).count();
+            self.tell_vote(member, Vote::Renewal, ballot, times);
+        }
     }
 
     fn is_decided(&self, tally: &Tally) -> bool {
@@ -172,6 +190,14 @@ impl Inner {
             // Released meanwhile, perhaps before the claim came there. What became of its work is told by others.
             self.end_in_background(claim, *id, Ending::Release(Ended::default()), vec![member]).await;
         }
+    }
+}
+
+fn ballot_of(answer: &Result<Renewal>) -> Ballot {
+    match answer {
+        Ok(Renewal::Renewed) => Ballot::Granted,
+        Ok(Renewal::Gone | Renewal::Revoked) => Ballot::Refused,
+        Err(_) => Ballot::Failed,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, FencingToken, HolderId, Holding};
 use crate::rule::Rule;
+use crate::store::Ballot;
 
 /// The answers so far.
 #[derive(Debug, Default)]
@@ -68,6 +69,15 @@ impl Votes {
         if is_held { Verdict::Held(holding) } else { Verdict::Split(holding) }
     }
 
+    /// How each of them voted.
+    pub fn ballots(&self) -> Vec<Ballot> {
+        let mut ballots = vec![Ballot::Late; self.all];
+        self.granted.iter().for_each(|(member, _)| ballots[*member] = Ballot::Granted);
+        self.held.iter().for_each(|(member, _)| ballots[*member] = Ballot::Refused);
+        self.failed.iter().for_each(|(member, _)| ballots[*member] = Ballot::Failed);
+        ballots
+    }
+
     fn majority(&self) -> usize {
         if !Rule::MajoritiesOfAllMembers.holds() {
             return (self.granted.len() + self.held.len()) / 2 + 1;
@@ -127,6 +137,13 @@ mod tests {
         assert!(votes([held(a), held(a)]).are_decided());
         assert!(!votes([held(a), held(b)]).are_decided());
         assert!(!votes([granted(1), failed()]).are_decided());
+    }
+
+    #[test]
+    fn each_has_a_ballot() {
+        let held = held(HolderId::fresh());
+        assert_eq!(votes([held, failed()]).ballots(), [Ballot::Refused, Ballot::Failed, Ballot::Late]);
+        assert_eq!(votes([granted(1), granted(2)]).ballots(), [Ballot::Granted, Ballot::Granted, Ballot::Late]);
     }
 
     #[test]

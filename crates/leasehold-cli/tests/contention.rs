@@ -1,0 +1,132 @@
+//! `leasehold contention`, and what `doctor` says of jobs: counted by `run` and `schedule` themselves.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Bench, Going, LIMIT, Ran, ran};
+use leasehold_testkit::process::eventually;
+use leasehold_testkit::servers::{Postgres, Redis};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Runs the command over this store.
+fn on(bench: &Bench, url: &str, args: &[&str]) -> Ran {
+    ran(&mut command(bench, url, args))
+}
+
+fn command(bench: &Bench, url: &str, args: &[&str]) -> Command {
+    let mut command = bench.bare(args);
+    command.env("LEASEHOLD_STORE", url);
+    command
+}
+
+fn lock<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let locks = told["locks"].as_array().unwrap();
+    locks.iter().find(|lock| lock["name"] == name).unwrap_or_else(|| panic!("{name} is not in {told}"))
+}
+
+fn contend(bench: &Bench, url: &str) {
+    let empty = on(bench, url, &["contention"]);
+    empty.fails(0, &["nothing was counted of any lock", "leasehold run NAME -- CMD", "--since 1d"]);
+    assert_eq!(empty.stdout, "");
+    assert_eq!(on(bench, url, &["contention", "--json"]).json()["locks"], serde_json::json!([]));
+
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{leasehold} run busy -- true; {leasehold} run busy -q -- true; exit 7");
+    assert_eq!(on(bench, url, &["run", "busy", "--", "sh", "-c", &inner]).code, 7, "the job's own");
+    for _ in 0..3 {
+        on(bench, url, &["run", "keys", "--once-key", "invoice-1", "--", "true"]);
+    }
+    on(bench, url, &["run", "slow", "--max-hold", "300ms", "--", "sleep", "30"]).fails(76, &[]);
+
+    let told = on(bench, url, &["contention", "--json"]).json();
+    let busy = lock(&told, "busy");
+    assert_eq!((&busy["attempts"], &busy["acquired"], &busy["contended"]), (&3.into(), &1.into(), &2.into()), "{busy}");
+    assert!(busy["longest"][0]["label"].as_str().unwrap().ends_with("/sh"), "{busy}");
+    let keys = lock(&told, "keys");
+    assert_eq!((&keys["attempts"], &keys["prevented"]["marks"]), (&3.into(), &2.into()), "{keys}");
+    let slow = lock(&told, "slow");
+    assert_eq!((&slow["lost"], &slow["overdue"], &slow["limit_ms"]), (&1.into(), &1.into(), &300.into()), "{slow}");
+
+    on(bench, url, &["contention"]).says(&["NAME", "CONTENDED", "2 (67%)", "longest held:", "/sh", "keys", "slow"]);
+    let first = on(bench, url, &["contention", "--sort", "lost", "--top", "1"]);
+    first.says(&["slow", "and 2 more locks (--top 0 shows all"]);
+    let only = on(bench, url, &["contention", "keys", "--since", "2d"]);
+    assert!(only.stdout.contains("keys") && !only.stdout.contains("busy"), "{only:?}");
+    on(bench, url, &["contention", "no-such"]).fails(0, &["nothing was counted of that"]);
+
+    let doctor = on(bench, url, &["doctor"]);
+    doctor.says(&["warning  hold time: slow: ", "1 were ended by that limit", "--max-hold, time_limit"]);
+    let json = on(bench, url, &["doctor", "--json"]).json();
+    let found = json["findings"].as_array().unwrap().iter().find(|finding| finding["subject"] == "hold time");
+    assert_eq!(found.unwrap()["severity"], "warning", "{json}");
+}
+
+#[test]
+fn what_runs_over_a_file_is_counted() {
+    let bench = Bench::new();
+    contend(&bench, &bench.url());
+}
+
+#[test]
+fn what_runs_over_redis_is_counted() {
+    contend(&Bench::new(), &Redis::start().url());
+}
+
+#[test]
+fn what_runs_over_postgresql_is_counted() {
+    contend(&Bench::new(), &Postgres::start().url());
+}
+
+#[test]
+fn a_scheduler_counts_its_jobs() {
+    let bench = Bench::new();
+    bench.write("leasehold.toml", "[jobs.often]\nevery = \"1s\"\ncommand = \"true\"\ntime_limit = \"1m\"\n");
+    let scheduler = Going::start(&mut bench.command(["schedule"]));
+    let done = || {
+        bench
+            .run(["history", "often", "--json"])
+            .json()
+            .as_array()
+            .map_or(0, |all| all.iter().filter(|line| line["state"] == "done").count())
+    };
+    eventually("it has run twice", LIMIT, || bench.run(["history", "often"]).code == 0 && done() >= 2);
+    scheduler.send(Signal::SIGTERM);
+    assert_eq!(scheduler.end().0, 0);
+    let told = bench.run(["contention", "--json"]).json();
+    let often = lock(&told, "often");
+    assert!(often["runs"]["ended"].as_u64().unwrap() >= 2 && often["limit_ms"] == 60_000, "{often}");
+}
+
+#[test]
+fn what_is_hostile_drives_no_terminal() {
+    let bench = Bench::new();
+    let name = "<script>\u{202e}éx";
+    bench.run(["run", name, "--", "true"]).says(&[]);
+    let told = bench.run(["contention"]);
+    assert!(told.stdout.contains("<script>\\u{202e}éx"), "{told:?}");
+    assert_eq!(lock(&bench.run(["contention", "--json"]).json(), name)["acquired"], 1);
+}
+
+#[test]
+fn where_nothing_can_be_counted_it_says_so() {
+    let (bench, redis) = (Bench::new(), Redis::start());
+    let url = format!("{}?compat=redis-py", redis.url());
+    assert_eq!(on(&bench, &url, &["run", "a", "--", "true"]).code, 0);
+    on(&bench, &url, &["contention"]).fails(78, &["keeps no notes", "without compat="]);
+    bench.run(["contention", "--sort", "size"]).fails(64, &["contended"]);
+    bench.run(["contention", "--since", "0s"]).fails(64, &["more than nothing"]);
+}
+
+/// The store goes away while the job runs: what was counted is lost, and nothing else is different.
+#[test]
+fn a_store_that_goes_away_changes_no_exit_code() {
+    let (bench, redis) = (Bench::new(), Redis::start());
+    let job = "echo began; until [ -e gone ]; do sleep 0.05; done; exit 3";
+    let going = Going::start(&mut command(&bench, &redis.url(), &["run", "a", "--", "sh", "-c", job]));
+    assert_eq!(going.line(), "began");
+    redis.kill();
+    bench.write("gone", "");
+    assert_eq!(going.end().0, 3);
+}

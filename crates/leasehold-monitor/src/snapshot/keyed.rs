@@ -1,0 +1,124 @@
+//! What is read for some only: one lock, one job, one span of time.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::Result;
+use tokio::sync::Mutex as Turn;
+use tokio::time::{Instant, sleep_until};
+
+use super::reading::{Away, Reading, Seen};
+
+/// So many are remembered: those that nobody looks at any more go first.
+const MOST: usize = 256;
+
+/// Of all that is asked for one by one, so much time lies between two reads, however many ask.
+const APART: Duration = Duration::from_millis(50);
+
+/// When the next of these reads may begin.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Turn<Option<Instant>>);
+
+impl Gate {
+    /// Waits for a turn.
+    pub async fn pass(&self) {
+        let mut next = self.0.lock().await;
+        if let Some(next) = *next {
+            sleep_until(next).await;
+        }
+        *next = Some(Instant::now() + APART);
+    }
+}
+
+/// A reading for each key.
+pub(crate) struct Keyed<K, T>(Mutex<HashMap<K, Entry<T>>>);
+
+struct Entry<T> {
+    reading: Arc<Reading<T>>,
+    looked: Instant,
+}
+
+impl<K, T> Default for Keyed<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq + Clone, T: Send + Sync + 'static> Keyed<K, T> {
+    /// What is known under a key; see [`Reading::seen`].
+    pub async fn seen<F>(
+        &self,
+        key: &K,
+        gate: &Arc<Gate>,
+        read: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<Seen<T>, Away>
+    where
+        F: Future<Output = Result<(T, Duration)>> + Send + 'static,
+    {
+        let gate = Arc::clone(gate);
+        let reading = self.reading(key);
+        let behind_the_gate = move |_| async move {
+            gate.pass().await;
+            read().await
+        };
+        reading.seen(behind_the_gate).await
+    }
+
+    /// Has this one read again by whoever looks next.
+    pub fn is_outdated(&self, key: &K) {
+        if let Some(entry) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+            entry.reading.is_outdated();
+        }
+    }
+
+    fn reading(&self, key: &K) -> Arc<Reading<T>> {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= MOST && !entries.contains_key(key) {
+            let oldest = entries.iter().min_by_key(|(_, entry)| entry.looked).map(|(key, _)| key.clone());
+            oldest.and_then(|oldest| entries.remove(&oldest));
+        }
+        let entry =
+            entries.entry(key.clone()).or_insert_with(|| Entry { reading: Arc::default(), looked: Instant::now() });
+        entry.looked = Instant::now();
+        Arc::clone(&entry.reading)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    async fn square(number: u32) -> Result<(u32, Duration)> {
+        Ok((number * number, Duration::from_secs(1)))
+    }
+
+    async fn look(keyed: &Keyed<u32, u32>, gate: &Arc<Gate>, number: u32) -> u32 {
+        *keyed.seen(&number, gate, move || square(number)).await.ok().unwrap().value
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_different_ones_come_one_after_the_other() {
+        let (keyed, gate) = (Keyed::default(), Arc::default());
+        let began = Instant::now();
+        let squares = join_all((0..20).map(|number| look(&keyed, &gate, number))).await;
+        assert!((0..).zip(squares).all(|(number, square)| square == number * number));
+        assert!(began.elapsed() >= 19 * APART, "{:?}", began.elapsed());
+        let known = Instant::now();
+        join_all((0..20).map(|number| look(&keyed, &gate, number))).await;
+        assert!(known.elapsed() < APART, "each was known");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_are_remembered_than_so_many() {
+        let (keyed, gate) = (Keyed::default(), Arc::default());
+        for number in 0..300 {
+            look(&keyed, &gate, number).await;
+        }
+        assert_eq!((MOST, keyed.0.lock().unwrap().len()), (256, 256));
+    }
+}

@@ -1,0 +1,95 @@
+//! Puts together what all clients have written, so that it takes little room however many there are and however short they live.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use leasehold::store::NoteId;
+use leasehold::{Guard, Locks, Outcome, Result, Tick};
+
+use super::page::{HOURS, MINUTES, Merged, RAW, Raw, Tier, read_merged, read_raw};
+
+/// Whoever holds this puts together.
+const CLERK: &str = "leasehold:tally";
+
+/// In each of these spans of the store's time one client does so, whoever comes first.
+const TURN: Duration = Duration::from_secs(15);
+
+/// For how long it is known that one had its turn.
+const REMEMBER: Duration = Duration::from_secs(15 * 60);
+
+/// How often a client that goes on comes for it.
+pub(super) const EVERY: Duration = Duration::from_secs(5 * 60);
+
+/// What was not written again for so long will not be: its client has gone, or has nothing to say of that span of time.
+const SETTLED: Duration = Duration::from_secs(20 * 60);
+
+/// So many notes are put together at a time: half as many as are remembered, so that whoever reads meanwhile counts none twice.
+const AT_ONCE: usize = 100;
+
+/// So often in one turn.
+const ROUNDS: usize = 20;
+
+/// So many notes are written in one call.
+const WRITTEN_AT_ONCE: usize = 32;
+
+/// Puts together what is settled, unless another has just done so, or does.
+///
+/// # Errors
+/// The store can't say. Nothing is lost or counted twice by that, nor if it is dropped half-way.
+pub(super) async fn put_together(locks: &Locks) -> Result<()> {
+    let now = locks.time().await?;
+    let turn = now.as_millis() - now.as_millis() % TURN.as_millis();
+    let Some(tick) = i64::try_from(turn).ok().and_then(Tick::from_unix_millis) else { return Ok(()) };
+    let lock = locks.lock(CLERK).tick(tick).remember(REMEMBER);
+    if let Outcome::Acquired(guard) = lock.try_acquire().await? {
+        let done = go_through(locks, &guard, now).await;
+        guard.complete().await?;
+        return done;
+    }
+    Ok(())
+}
+
+async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
+    let (raw, _) = read_raw(locks, Duration::ZERO).await?;
+    let is_settled = |raw: &Raw| raw.ended || raw.at + SETTLED <= now;
+    let mut settled: Vec<_> = raw.into_iter().filter(is_settled).collect();
+    settled.reverse(); // The oldest first.
+    for some in settled.chunks(AT_ONCE).take(ROUNDS) {
+        if !guard.is_valid() {
+            break;
+        }
+        for tier in [MINUTES, HOURS] {
+            put_into(locks, &tier, some, now).await?;
+        }
+        let ids: Vec<NoteId> = some.iter().map(|raw| raw.id.clone()).collect();
+        locks.notes()?.erase(&RAW, &ids).await?;
+    }
+    Ok(())
+}
+
+/// Counts these notes in what is put together, each once: what a turn that was broken off has counted already is told there.
+async fn put_into(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration) -> Result<()> {
+    let is_kept = |raw: &&Raw| {
+        let begin = tier.begin(raw.begin);
+        begin <= now + MINUTES.step && begin.saturating_add(tier.keep) > now
+    };
+    let Some(earliest) = raw.iter().filter(is_kept).map(|raw| tier.begin(raw.begin)).min() else { return Ok(()) };
+    let before = read_merged(locks, tier, earliest).await?;
+    let mut merged: BTreeMap<_, _> = before.into_iter().map(|merged| ((merged.begin, merged.part), merged)).collect();
+    let mut changed = BTreeSet::new();
+    for raw in raw.iter().filter(is_kept) {
+        let begin = tier.begin(raw.begin);
+        for (part, sheet) in raw.sheet.parts().iter().enumerate().filter(|(_, sheet)| !sheet.is_empty()) {
+            let into = merged.entry((begin, part)).or_insert_with(|| Merged::new(begin, part));
+            if !into.counts(raw.mark()) {
+                into.take(raw.mark(), sheet);
+                changed.insert((begin, part));
+            }
+        }
+    }
+    let notes = changed.iter().map(|key| merged[key].note(tier)).collect::<Result<Vec<_>>>()?;
+    for some in notes.chunks(WRITTEN_AT_ONCE) {
+        locks.notes()?.note(some).await?;
+    }
+    Ok(())
+}
