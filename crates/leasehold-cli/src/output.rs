@@ -24,8 +24,16 @@ pub fn answer(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// As [`answer`].
 pub fn line(text: &str) -> Result<ControlFlow<()>, Failure> {
+    write(&format!("{text}\n"))
+}
+
+/// Writes to stdout as it is, at once; the answer as that of [`line`].
+///
+/// # Errors
+/// As [`answer`].
+pub fn write(text: &str) -> Result<ControlFlow<()>, Failure> {
     let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(ControlFlow::Continue(())),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
         Err(error) => Err(Failure::new(exit::CONFIG, format!("cannot write to stdout: {error}"))),

@@ -52,6 +52,6 @@ fn a_job_of_etcdctl_and_one_of_ours_exclude_each_other() {
     let mut theirs = server.etcdctl(&["lock", "job", "--", "sh", "-c", &inner]);
     let theirs = theirs.env("LEASEHOLD_STORE", &url).output().unwrap();
     let said = String::from_utf8(theirs.stdout).unwrap();
-    assert!(said.contains("code 75") && said.contains("foreign: job/"), "{said}");
+    assert!(said.contains("code 75") && said.contains("foreign: etcdctl job/"), "{said}");
     on(&url, &bench, &["run", "job", "--", "true"]).says(&[]);
 }

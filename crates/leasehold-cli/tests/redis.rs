@@ -91,6 +91,28 @@ fn what_another_program_put_there_is_named_and_hides_nothing() {
 }
 
 #[test]
+fn a_worker_of_another_library_is_listed_as_one() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let url = format!("{}?compat=redis-py", server.url());
+    let on = |args: &[&str]| ran(bench.bare(args).env("LEASEHOLD_STORE", &url));
+    on(&["run", "job", "--", "true"]).says(&[]); // A name that one of ours has had is listed.
+    server.command(&["SET", "job", "6f1ed002ab5595859014ebf0951522d9", "PX", "60000"]);
+    let shown = "foreign: redis-py 6f1ed002ab5595859014ebf0951522d9";
+    on(&["ls"]).says(&[shown]);
+    on(&["status", "job"]).says(&["job is held", shown, "waiting  0"]);
+    for json in [on(&["status", "job", "--json"]).json(), on(&["ls", "--json"]).json()[0].clone()] {
+        assert_eq!((&json["library"], &json["label"]), (&"redis-py".into(), &shown.into()), "{json}");
+    }
+    let waits = Going::start(bench.bare(["run", "job", "--wait", "-q", "--", "true"]).env("LEASEHOLD_STORE", &url));
+    let queue = || on(&["status", "job", "--json"]).json()["queue"].clone();
+    eventually("one of ours waits", LIMIT, || {
+        queue()[0]["label"].as_str().is_some_and(|label| label.ends_with("/true"))
+    });
+    server.command(&["DEL", "job"]);
+    assert_eq!(waits.end().0, 0);
+}
+
+#[test]
 fn who_waits_for_a_restart_guard_says_so_once() {
     let (server, bench) = (Redis::start(), Bench::new());
     let guarded = format!("{}?restart_guard=on&max_ttl=3", server.url());

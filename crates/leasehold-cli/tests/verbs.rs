@@ -8,7 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 use std::{ffi::OsStr, fs};
 
-use common::{Bench, Ran, ran};
+use common::{Bench, Going, LIMIT, Ran, ran};
+use leasehold_testkit::process::eventually;
 
 const VERBS: [&str; 17] = [
     "run",
@@ -39,7 +40,8 @@ fn status_tells_of_a_free_lock() {
         json,
         serde_json::json!({
             "name": "a", "state": "free", "holder": null, "label": null, "token": null, "held_for_ms": null,
-            "ttl_left_ms": null, "revoked": false, "waiting": 0, "permits": 1, "others": [], "store": bench.url()
+            "ttl_left_ms": null, "revoked": false, "waiting": 0, "permits": 1, "others": [], "library": null, "queue": [],
+            "store": bench.url()
         })
     );
 }
@@ -59,6 +61,36 @@ fn status_tells_of_a_held_lock() {
     assert_eq!(json["token"], held.token.to_string(), "as text");
     assert!(json["ttl_left_ms"].as_u64().is_some_and(|ms| (50_000..=60_000).contains(&ms)), "{json}");
     assert!(json["held_for_ms"].as_u64().is_some_and(|ms| ms < 10_000), "{json}");
+}
+
+#[test]
+fn status_tells_who_waits_in_line() {
+    let bench = Bench::new();
+    let held = bench.take("a");
+    let queue = || bench.run(["status", "a", "--json"]).json()["queue"].clone();
+    assert_eq!(queue(), serde_json::json!([]));
+    let first = bench.wait_for("a");
+    let line = queue();
+    assert_eq!(line[0]["holder"].as_str().map(str::len), Some(32), "{line}");
+    assert!(line[0]["label"].as_str().is_some_and(|label| label.ends_with("/true")), "{line}");
+    assert!(line[0]["waited_ms"].as_u64().is_some_and(|ms| ms < 20_000), "{line}");
+
+    let second = Going::start(&mut bench.command(["run", "a", "--wait", "-q", "--", "echo"]));
+    eventually("it waits, too", LIMIT, || queue().as_array().is_some_and(|line| line.len() == 2));
+    let shown = bench.run(["status", "a"]);
+    let [next, then] = ["next     ", "then     "].map(|word| {
+        shown.stdout.lines().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word:?}: {shown:?}"))
+    });
+    let holder = line[0]["holder"].as_str().unwrap();
+    assert!(next.contains(&format!("/true ({holder}) for ")) && then.contains("/echo ("), "{shown:?}");
+    assert!(shown.stdout.contains("waiting  2\n"), "{shown:?}");
+
+    drop(first); // Killed: it is given up after a second.
+    eventually("one is left", LIMIT, || queue().as_array().is_some_and(|line| line.len() == 1));
+    assert!(queue()[0]["label"].as_str().is_some_and(|label| label.ends_with("/echo")));
+    held.release(Duration::ZERO);
+    assert_eq!(second.end().0, 0);
+    assert_eq!(queue(), serde_json::json!([]));
 }
 
 #[test]

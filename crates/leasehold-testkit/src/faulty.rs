@@ -9,7 +9,7 @@ use leasehold::member::Member;
 use leasehold::store::{Arbiter, Listener, Notes, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Bound, Claim, Ended, Error, ErrorKind, Finding, Grant, HolderId, Holding, LeaseKey, LockName, Release,
-    Renewal, Result, Revoke, Store,
+    Renewal, Result, Revoke, Store, Waiter,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -73,6 +73,7 @@ pub enum Operation {
     Subscribe,
     Inspect,
     List,
+    Queue,
     Revoke,
     ResetMarks,
     Time,
@@ -319,6 +320,10 @@ impl Store for Faulty {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.answer(Operation::List, self.inner.list()))
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.answer(Operation::Queue, self.inner.queue(name)))
     }
 
     fn revoke<'a>(

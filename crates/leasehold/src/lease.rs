@@ -201,6 +201,9 @@ pub struct Holding {
     pub holder: Option<HolderId>,
     /// The holder's label, for people; the last holder's if nobody holds it.
     pub label: String,
+    /// By which other library or program it is held, where that can be told: `redis-py`, `etcdctl`, `ShedLock`. None where
+    /// one of ours holds it.
+    pub library: Option<&'static str>,
     /// The token of the last grant.
     pub token: FencingToken,
     /// How long ago it was granted; zero where a worker of another library holds it, who alone knows.
@@ -233,6 +236,7 @@ impl Holding {
             name,
             holder: first.holder,
             label: first.label,
+            library: first.library,
             token: first.token,
             held_for: first.held_for,
             remaining: first.remaining,
@@ -270,6 +274,8 @@ pub struct Holder {
     pub holder: Option<HolderId>,
     /// Its label, for people.
     pub label: String,
+    /// As [`Holding::library`].
+    pub library: Option<&'static str>,
     /// The token of its grant.
     pub token: FencingToken,
     /// How long ago it was granted.
@@ -278,6 +284,27 @@ pub struct Holder {
     pub remaining: Duration,
     /// An operator has revoked it.
     pub revoked: bool,
+}
+
+/// One who waits for a name, as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// The acquisition; none of another program's, which has no such identity.
+    pub holder: Option<HolderId>,
+    /// Its label, for people; empty where the store does not keep it.
+    pub label: String,
+    /// Since when it waits, as far as the store knows: since it first asked for this place.
+    pub waited: Option<Duration>,
+}
+
+/// The label of a holder or waiter that is another program's: of which library, where that can be told, and what it calls
+/// itself.
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
+pub(crate) fn foreign_label(library: Option<&str>, shown: &str) -> String {
+    match library {
+        Some(library) => format!("foreign: {library} {shown}"),
+        None => format!("foreign: {shown}"),
+    }
 }
 
 /// What names one lease in the store.

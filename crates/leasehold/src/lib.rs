@@ -106,7 +106,7 @@ pub use finding::{Finding, Severity};
 pub use guard::{Guard, LossReason, Released};
 pub use lease::{
     Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Place, Release, Renewal,
-    Revoke,
+    Revoke, Waiter,
 };
 pub use lock::{Lock, Outcome, Ran, Wait};
 pub use locks::{Locks, LocksBuilder};

@@ -9,7 +9,7 @@ use crate::event::{Event, Observer};
 use crate::finding::Finding;
 use crate::keeper::{Keeper, Place};
 use crate::layers::Timeout;
-use crate::lease::{HolderId, Holding, Revoke};
+use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::store::{Listener, Notes, Store, Switched};
@@ -134,6 +134,16 @@ impl Locks {
     /// The store can't say.
     pub async fn list(&self) -> Result<Vec<Holding>> {
         self.client.store.list().await
+    }
+
+    /// Who waits for a name, the first in line first, in one round trip. Of each client the one that is next to look: those
+    /// behind it stand in a line of that client's own, of which the store knows nothing. Nobody where the store keeps no
+    /// line: a quorum, session locks but for strangers that wait in the server, ShedLock's table.
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub async fn queue(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        self.client.store.queue(name).await
     }
 
     /// Ends everybody's hold of a name; answers who held it. See [`Revoke`] for the difference that matters.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HandOver, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::{LockName, Namespace};
 
@@ -45,6 +45,8 @@ pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
 /// - *First come, first served*: a claim is granted only if no live waiter stands before it. A waiter's
 ///   entry lives for [`QUEUE_ENTRY`] after its last claim; who comes back with its ticket gets its old place. Where
 ///   several permits are free, the first so many waiters are granted.
+/// - *Who waits is told*: [`queue`](Self::queue) has the live waiters of a name, each once, in the order in which they are to be
+///   granted it. Who was granted it, has left, or whose entry is over is not among them, nor whoever waits for another name.
 /// - *Handed over* (where [`Traits::hands_over`]): a release of a lock, with no minimum hold still running, grants it in
 ///   the same step to the first live waiter, if that one has said when it [sent](crate::Place::sent) its claim: under a
 ///   token of its own, for the TTL of that claim, out of the queue; and rings for it with the
@@ -89,6 +91,14 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Every name that is held or waited for, in order of name.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>>;
+
+    /// Who waits for a name, the first in line first. Of a client that has a line of its own only its first stands in the store's.
+    ///
+    /// Nobody, unless the store says otherwise: where nobody stands in line there is nobody to tell of.
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        let _ = name;
+        Box::pin(async { Ok(Vec::new()) })
+    }
 
     /// Ends somebody else's hold: that of `holder`, or without one every hold of the name. Answers those that it hit, as
     /// they were; none if there was nothing to end.

@@ -374,9 +374,64 @@ mod in_postgres {
         let elsewhere = held_elsewhere(server, lock);
         eventually_async("the other has it", SOON, async || is_held(&*store, name).await).await;
         let shown = store.inspect(&held.name).await.unwrap().unwrap();
-        assert_eq!(shown.label, "testkit");
+        let by = shown.library.expect("it is none of ours");
+        assert_eq!(by, if url.contains("key_scheme") { "with_advisory_lock" } else { "pg_locks" });
+        assert!(shown.label.starts_with(&format!("foreign: {by} testkit, session ")), "{shown:?}");
         elsewhere.await.unwrap();
         eventually_async("it is free", SOON, async || !is_held(&*store, name).await).await;
+    }
+
+    /// Ours never wait in the server. Others may, and are told in the order in which they began to.
+    async fn strangers_who_wait_are_told(key_scheme: &str, name: &str, key: &str, other: &str) {
+        let server = Arc::new(Postgres::start());
+        let (url, name) = (format!("{}{key_scheme}", url(&server)), LockName::new(name).unwrap());
+        let [ours, waits] = [locks(&url).await, locks(&url).await];
+        let guard = acquired(&ours.lock(name.as_str()).ttl(Duration::from_secs(30))).await;
+        let lock = waits.lock(name.as_str()).wait(leasehold::Wait::For(SOON * 3));
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        let elsewhere = [(); 2].map(|()| held_elsewhere(&server, other));
+        eventually_async("one waits for another lock", SOON, async || {
+            server.sql("select count(*) from pg_locks where locktype = 'advisory' and not granted") == "1"
+        })
+        .await;
+        assert_eq!(ours.queue(&name).await.unwrap(), []);
+        for other in elsewhere {
+            other.await.unwrap();
+        }
+        let mut strangers = Vec::new();
+        for so_many in 1..=2 {
+            strangers.push(held_elsewhere(&server, key));
+            eventually_async("they wait", SOON, async || ours.queue(&name).await.unwrap().len() == so_many).await;
+        }
+        let line = ours.queue(&name).await.unwrap();
+        for stranger in &line {
+            assert!(stranger.label.contains(" testkit, session ") && stranger.holder.is_none(), "{line:?}");
+        }
+        assert!(line[0].waited.is_some() && line[0].waited >= line[1].waited, "{line:?}");
+        assert_ne!(line[0].label, line[1].label, "each is a session of its own");
+        let [first, second] = [&line[0].label, &line[1].label];
+        guard.release().await.unwrap();
+        eventually_async("the first has it", SOON, async || {
+            let line = ours.queue(&name).await.unwrap();
+            line.len() == 1 && line[0].label == *second
+        })
+        .await;
+        assert_eq!(ours.inspect(name.as_str()).await.unwrap().unwrap().label, *first);
+        for stranger in strangers {
+            stranger.await.unwrap();
+        }
+        drop(waiting.await.unwrap().unwrap().guard().expect("ours gets it at last"));
+        assert_eq!(ours.queue(&name).await.unwrap(), []);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn strangers_who_wait_for_a_key_of_ours_are_told() {
+        strangers_who_wait_are_told("", NAME, "-3765677259177562136", "7").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn strangers_who_wait_for_a_lock_of_with_advisory_lock_are_told() {
+        strangers_who_wait_are_told("&key_scheme=with_advisory_lock", "42", "42, 0", "42").await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

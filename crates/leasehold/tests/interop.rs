@@ -36,8 +36,18 @@ struct Beside {
 impl Beside {
     fn of(library: &'static str) -> Self {
         let server = Redis::start();
-        let compat = library.strip_suffix("-async").unwrap_or(library);
-        Self { url: format!("{}?compat={compat}", server.url()), server, library }
+        let url = format!("{}?compat={}", server.url(), compat(library));
+        Self { url, server, library }
+    }
+
+    /// As it is called in a URL.
+    fn compat(&self) -> &'static str {
+        compat(self.library)
+    }
+
+    /// What the labels of its workers begin with.
+    fn foreign(&self) -> String {
+        format!("foreign: {} ", self.compat())
     }
 
     /// One of theirs.
@@ -73,6 +83,10 @@ impl Beside {
         let keys = self.server.command(&["KEYS", "*"]);
         keys.items().iter().map(leasehold_testkit::servers::Reply::text).filter(|key| !is_a_companion(key)).collect()
     }
+}
+
+fn compat(library: &'static str) -> &'static str {
+    library.strip_suffix("-async").unwrap_or(library)
 }
 
 fn is_a_companion(key: &str) -> bool {
@@ -145,7 +159,8 @@ async fn extensions_count(library: &'static str) {
 
     tokio::time::sleep(Duration::from_secs(1)).await; // past the end that both would have had
     let holding = refused(&locks, "theirs").await;
-    assert!(holding.label.starts_with("foreign: ") && holding.remaining > LONG / 2, "{holding:?}");
+    assert!(holding.label.starts_with(&beside.foreign()) && holding.remaining > LONG / 2, "{holding:?}");
+    assert_eq!(holding.library, Some(beside.compat()));
     assert!(peer.releases());
     assert!(!peer.acquires("ours", LONG));
     assert_eq!(store.release(&lease, leasehold::Ended::default()).await.unwrap(), Release::Released);
@@ -182,7 +197,7 @@ async fn nobody_ends_what_is_anothers(library: &'static str) {
     let error = locks.revoke("revoked", Revoke::Gently).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("--now"), "{error}");
     let hit = locks.revoke("revoked", Revoke::Now).await.unwrap().unwrap();
-    assert!(hit.label.starts_with("foreign: "), "{hit:?}");
+    assert!(hit.label.starts_with(&beside.foreign()), "{hit:?}");
     let guard = acquired(&locks, "revoked").await;
     assert!(!peer.releases() && guard.is_valid());
 }
@@ -193,7 +208,9 @@ async fn waiters_get_it(library: &'static str) {
     assert!(peer.acquires("released", LONG));
     let ours = waiting(&locks, "released").await;
     let listed = locks.list().await.unwrap();
-    assert!(listed.iter().any(|holding| holding.label.starts_with("foreign: ") && holding.waiting == 1), "{listed:?}");
+    let is_theirs = |holding: &&Holding| holding.label.starts_with(&beside.foreign());
+    assert!(listed.iter().filter(is_theirs).any(|holding| holding.waiting == 1), "{listed:?}");
+    assert_eq!(locks.queue(&LockName::new("released").unwrap()).await.unwrap().len(), 1, "one of ours waits for it");
     assert!(peer.releases());
     gets_it(ours).await;
 
@@ -314,7 +331,7 @@ async fn values_that_are_no_text_are_shown_in_digits() {
     let (mut peer, locks) = (beside.peer(), beside.locks().await);
     assert!(peer.acquires("job", LONG));
     let label = refused(&locks, "job").await.label;
-    assert!(label.starts_with("foreign: 0x") && label.len() == "foreign: 0x".len() + 40, "{label}");
+    assert!(label.starts_with("foreign: rslock 0x") && label.len() == "foreign: rslock 0x".len() + 40, "{label}");
 }
 
 #[tokio::test]

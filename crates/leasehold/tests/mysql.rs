@@ -751,7 +751,8 @@ async fn a_server_that_takes_no_writes_tells_neither_time_nor_holders() {
     }
     let [leases, ..] = &stores;
     let name = LockName::new("job").unwrap();
-    for error in [leases.inspect(&name).await.unwrap_err(), leases.list().await.unwrap_err()] {
+    let queue = leases.queue(&name).await.map(drop);
+    for error in [leases.inspect(&name).await.unwrap_err(), leases.list().await.unwrap_err(), queue.unwrap_err()] {
         assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
     }
     server.sql("set global read_only = 0");

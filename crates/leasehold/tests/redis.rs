@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use leasehold::store::QUEUE_ENTRY;
+use leasehold::validity::Moment;
 use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LeaseKey, LockName, LossReason, Outcome, Place, Release,
     Renewal, Tick, Verdict, Wait,
@@ -205,6 +207,48 @@ async fn a_queue_that_is_never_empty_stays_though_nobody_looks_again() {
         assert!(server.command(&["PTTL", &key]).integer() > 5000, "{key}");
     }
     assert_eq!(wait(&second).await, ticket, "an answer that was lost is told again");
+}
+
+/// It may be dead: the name is free, and stays its own as long as its entry lives.
+#[tokio::test]
+async fn who_does_not_hear_of_a_hand_over_is_not_given_the_lock_and_keeps_its_place() {
+    let server = Redis::start();
+    let store = leasehold::stores::open(&server.url()).unwrap();
+    // Its connection listens to nothing.
+    let deaf = leasehold::stores::open(&server.url()).unwrap().for_keeper();
+    for round in 0.. {
+        let name = LockName::new(&format!("job {round}")).unwrap();
+        let holder = Claim::new(name.clone(), HolderId::fresh(), "test".into(), TTL);
+        let place = Place { sent: Some(Moment::from_nanos(1)), ..Place::default() };
+        let first = Claim { holder: HolderId::fresh(), queue: Some(place), ..holder.clone() };
+        assert!(matches!(store.try_acquire(&holder).await.unwrap(), Attempt::Granted(_)));
+        let began = std::time::Instant::now();
+        assert!(matches!(deaf.try_acquire(&first).await.unwrap(), Attempt::Held(_)));
+        let lease = LeaseKey { name: name.clone(), holder: holder.holder };
+        assert_eq!(store.release(&lease, Ended::default()).await.unwrap(), Release::Released);
+        let held = store.inspect(&name).await.unwrap();
+        let ends = ["q", "w"].map(|of| server.command(&["PTTL", &format!("{}:{of}", key(name.as_str()))]).integer());
+        let stranger = store.try_acquire(&Claim { holder: HolderId::fresh(), ..holder }).await.unwrap();
+        let again = deaf.try_acquire(&first).await.unwrap();
+        if began.elapsed() > QUEUE_ENTRY * 9 / 10 && round < 20 {
+            continue; // This machine was too slow for what is looked at here.
+        }
+        assert!(held.is_some_and(|held| held.holder.is_none() && held.waiting == 1));
+        assert!(ends.iter().all(|left| (1..=10_000).contains(left)), "{ends:?}");
+        assert!(matches!(stranger, Attempt::Held(held) if held.holder.is_none() && held.waiting == 1));
+        assert!(matches!(again, Attempt::Granted(_)), "{again:?}");
+        return;
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_something_else_keeps_no_lock_from_being_released() {
+    let server = Redis::start();
+    let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("job")).await;
+    server.command(&["RPUSH", &format!("{}:q", key("job")), "theirs"]);
+    guard.release().await.unwrap();
+    assert_eq!(server.command(&["EXISTS", &key("job")]).integer(), 0);
 }
 
 #[tokio::test]

@@ -180,8 +180,9 @@ async fn each_keeps_the_other_out(database: &Database) {
 
     tokio::time::sleep(Duration::from_millis(1100)).await; // past the end that both would have had
     let holding = refused(&locks, "theirs").await;
-    assert!(holding.label.starts_with("foreign: ") && holding.remaining > LONG / 2, "{holding:?}");
+    assert!(holding.label.starts_with("foreign: ShedLock ") && holding.remaining > LONG / 2, "{holding:?}");
     assert!(holding.held_for > Duration::from_secs(1) && holding.held_for < LONG / 2, "{holding:?}");
+    assert_eq!(holding.library, Some("ShedLock"));
     let listed = locks.list().await.unwrap();
     assert_eq!(listed.iter().map(|holding| holding.name.as_str()).collect::<Vec<_>>(), ["ours", "theirs"]);
     assert!(peer.releases());
@@ -208,7 +209,7 @@ async fn nobody_ends_what_is_anothers(database: &Database) {
     let error = locks.revoke("job", Revoke::Gently).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("--now"), "{error}");
     let hit = locks.revoke("job", Revoke::Now).await.unwrap().unwrap();
-    assert!(hit.label.starts_with("foreign: "), "{hit:?}");
+    assert!(hit.label.starts_with("foreign: ShedLock "), "{hit:?}");
     assert!(!peer.extends(LONG));
     let guard = acquired(&locks, "job").await;
     assert!(!peer.releases() && guard.is_valid());

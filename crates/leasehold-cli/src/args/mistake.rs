@@ -6,8 +6,11 @@ use leasehold::stores::hide_secrets;
 use crate::exit::{self, Failure};
 use crate::output::plain;
 
-/// The help of the one verb that takes a job and, behind an equals sign, how long to wait.
-const TRIGGER: &str = "leasehold trigger --help";
+/// The help of verbs that take a duration behind an equals sign, and for which option.
+const DURATIONS: [(&str, &str, &str); 2] = [
+    ("leasehold trigger --help", "to wait for so long", "--wait"),
+    ("leasehold ls --help", "to list again so often", "--watch"),
+];
 
 /// One line out of clap's several: no usage, which `--help` shows, and no secret that was typed.
 pub(super) fn explain(error: &clap::Error) -> Failure {
@@ -32,15 +35,22 @@ fn told(words: &[String], error: &clap::Error) -> String {
         (ErrorKind::UnknownArgument, Some(argument)) if argument.starts_with('-') => {
             format!("there is no option '{argument}' here; {}", see(ContextKind::SuggestedArg))
         }
-        (ErrorKind::UnknownArgument, Some(argument)) if help == TRIGGER && super::duration(&argument).is_ok() => {
-            format!("'{argument}' is one argument too many; to wait for so long, write --wait={argument}")
-        }
-        (ErrorKind::UnknownArgument, Some(_)) if help == TRIGGER && waited_for(words).is_some() => {
+        // Behind the verb what was taken for the job is too many; in front of the job the job is.
+        (ErrorKind::UnknownArgument, Some(argument))
+            if help == "leasehold trigger --help"
+                && super::duration(&argument).is_err()
+                && waited_for(words).is_some() =>
+        {
             let span = waited_for(words).unwrap_or_default();
             format!("'{span}' was taken for the job; to wait for so long, write --wait={span}")
         }
         (ErrorKind::UnknownArgument, Some(argument)) => {
-            format!("'{argument}' is one argument too many; take it out, or see `{help}`")
+            let meant = DURATIONS.iter().find(|(of, ..)| *of == help && super::duration(&argument).is_ok());
+            let fix = match meant {
+                Some((_, what_for, option)) => format!("{what_for}, write {option}={argument}"),
+                None => format!("take it out, or see `{help}`"),
+            };
+            format!("'{argument}' is one argument too many; {fix}")
         }
         (ErrorKind::InvalidSubcommand, _) => {
             let verb = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();

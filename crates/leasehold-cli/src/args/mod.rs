@@ -117,7 +117,7 @@ pub enum Verb {
     #[command(long_about = status::ABOUT, after_long_help = status::FOOTER)]
     Status(StatusArgs),
     /// List the locks that are held or waited for
-    #[command(after_long_help = ls::FOOTER)]
+    #[command(long_about = ls::ABOUT, after_long_help = ls::FOOTER)]
     Ls(LsArgs),
     /// Tell what happens to a lock, as it happens
     #[command(long_about = watch::ABOUT, after_long_help = watch::FOOTER)]
@@ -237,6 +237,9 @@ mod tests {
         assert!(refused(&["trigger", "a", "--wait", "5s"]).contains("write --wait=5s"));
         assert!(refused(&["trigger", "--wait", "5s", "a"]).contains("write --wait=5s"));
         assert!(refused(&["trigger", "--wait", "b", "a"]).contains("'a' is one argument too many"));
+        assert!(refused(&["ls", "--watch", "5s"]).contains("write --watch=5s"));
+        assert!(refused(&["ls", "--watch=1ms"]).contains("give 100ms to 1d"));
+        assert!(refused(&["ls", "x"]).contains("take it out"));
         assert!(refused(&["pause", "a", "--for", "-1h"]).contains("is no duration; write for example"));
         let usage = refused(&["schedule", "reset-mark"]);
         assert!(usage.contains("--yes"), "{usage}");

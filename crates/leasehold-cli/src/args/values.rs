@@ -27,6 +27,10 @@ pub(super) fn minimum_hold(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO..=DAY, "at most 1d")
 }
 
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    within(text, SECOND / 10..=DAY, "100ms to 1d")
+}
+
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     within(text, Duration::from_millis(1)..=TEN_YEARS, "more than nothing")
 }

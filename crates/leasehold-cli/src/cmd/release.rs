@@ -51,8 +51,8 @@ fn hit(held: Holding, holder: Option<HolderId>) -> Option<Holding> {
         return Some(Holding { others, ..held });
     };
     let one = held.others.iter().find(|other| other.holder == Some(holder))?.clone();
-    let Holder { holder, label, token, held_for, remaining, revoked } = one;
-    Some(Holding { holder, label, token, held_for, remaining, revoked, others: Vec::new(), ..held })
+    let Holder { holder, label, library, token, held_for, remaining, revoked } = one;
+    Some(Holding { holder, label, library, token, held_for, remaining, revoked, others: Vec::new(), ..held })
 }
 
 /// `--now` goes further than `--force`, with it or without.

@@ -1,10 +1,10 @@
-//! `leasehold status`: who holds a lock.
+//! `leasehold status`: who holds a lock, and who waits for it.
 
 use std::sync::Arc;
 
 use leasehold::layers::Timeout;
 use leasehold::store::Reading;
-use leasehold::{Holder, Holding, LockName, Store};
+use leasehold::{Holder, Holding, LockName, Store, Waiter};
 use serde::Serialize;
 
 use super::block_on;
@@ -14,30 +14,45 @@ use crate::config::Config;
 use crate::exit::{self, Failure};
 use crate::output::{self, duration, milliseconds, plain};
 
+/// How many waiters people are shown.
+const SHOWN: usize = 20;
+
 /// Runs the verb.
 ///
 /// # Errors
 /// What the store says.
 pub fn run(args: &StatusArgs, config: &Config) -> Result<i32, Failure> {
-    let (found, route) = block_on(look(args, config))?;
+    let Seen { found, queue, route } = block_on(look(args, config))?;
     if args.json {
-        let route = route.as_ref().map(Route::from);
-        output::json(&Status { route, ..Status::new(&args.name, found.as_ref(), config) })?;
+        let (route, waiting) = (route.as_ref().map(Route::from), queue.len() as u64);
+        let queue = Some(queue.iter().map(Waiting::from).collect());
+        output::json(&Status { route, waiting, queue, ..Status::new(&args.name, found.as_ref(), config) })?;
     } else {
         let route = route.map_or_else(String::new, |route| format!("\n{}", route::line(&route)));
-        output::answer(&format!("{}{route}\nstore    {}", describe(&args.name, found.as_ref()), config.shown()))?;
+        let described = describe(&args.name, found.as_ref(), &queue);
+        output::answer(&format!("{described}{route}\nstore    {}", config.shown()))?;
     }
     Ok(exit::OK)
 }
 
-/// The lock, and of a fallback the route.
-async fn look(args: &StatusArgs, config: &Config) -> Result<(Option<Holding>, Option<Reading>), Failure> {
-    let Some(fallback) = config.open_fallback()? else {
-        return Ok((config.open()?.inspect(&args.name).await?, None));
+/// What was found out.
+struct Seen {
+    found: Option<Holding>,
+    queue: Vec<Waiter>,
+    /// Of a fallback.
+    route: Option<Reading>,
+}
+
+async fn look(args: &StatusArgs, config: &Config) -> Result<Seen, Failure> {
+    let (store, route): (Arc<dyn Store>, _) = match config.open_fallback()? {
+        None => (config.open()?, None),
+        Some(fallback) => {
+            let route = fallback.route().await?;
+            (Arc::new(Timeout::over(fallback)), route)
+        }
     };
-    let route = fallback.route().await?;
-    let store: Arc<dyn Store> = Arc::new(Timeout::over(fallback));
-    Ok((store.inspect(&args.name).await?, route))
+    let found = store.inspect(&args.name).await?;
+    Ok(Seen { found, queue: store.queue(&args.name).await?, route })
 }
 
 /// What there is to know about one lock. The shape is a promise to scripts: fields may be added, none goes.
@@ -51,6 +66,8 @@ pub struct Status {
     pub holder: Option<String>,
     /// The holder, for people.
     pub label: Option<String>,
+    /// Whose worker holds it, if it is another library's and that can be told.
+    pub library: Option<&'static str>,
     /// Of the last grant, where the store still knows it. Text: 63 bits are more than a JSON number carries safely.
     pub token: Option<String>,
     /// Since the grant.
@@ -65,6 +82,9 @@ pub struct Status {
     pub permits: u32,
     /// Who else holds it, where several may.
     pub others: Vec<Other>,
+    /// Who waits for it, the first in line first; of one lock only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Vec<Waiting>>,
     /// The store, without secrets.
     pub store: String,
     /// Of a fallback, which of its stores is in use.
@@ -77,6 +97,7 @@ pub struct Status {
 pub struct Other {
     holder: Option<String>,
     label: String,
+    library: Option<&'static str>,
     token: String,
     held_for_ms: u64,
     ttl_left_ms: u64,
@@ -88,10 +109,31 @@ impl From<&Holder> for Other {
         Other {
             holder: other.holder.map(|holder| holder.to_string()),
             label: other.label.clone(),
+            library: other.library,
             token: other.token.to_string(),
             held_for_ms: milliseconds(other.held_for),
             ttl_left_ms: milliseconds(other.remaining),
             revoked: other.revoked,
+        }
+    }
+}
+
+/// One who waits.
+#[derive(Debug, Serialize)]
+pub struct Waiting {
+    /// None of another library's.
+    holder: Option<String>,
+    /// Empty where the store does not keep it.
+    label: String,
+    waited_ms: Option<u64>,
+}
+
+impl From<&Waiter> for Waiting {
+    fn from(waiter: &Waiter) -> Self {
+        Waiting {
+            holder: waiter.holder.map(|holder| holder.to_string()),
+            label: waiter.label.clone(),
+            waited_ms: waiter.waited.map(milliseconds),
         }
     }
 }
@@ -137,6 +179,7 @@ impl Status {
             state: State::of(found),
             holder: holder.map(|holder| holder.to_string()),
             label: found.filter(|_| holder.is_some()).map(|holding| holding.label.clone()),
+            library: found.filter(|_| holder.is_some()).and_then(|holding| holding.library),
             token: found.map(|holding| holding.token.to_string()),
             held_for_ms: found.filter(|_| holder.is_some()).map(|holding| milliseconds(holding.held_for)),
             ttl_left_ms: found.map(|holding| milliseconds(holding.remaining)),
@@ -144,14 +187,38 @@ impl Status {
             waiting: found.map_or(0, |holding| holding.waiting),
             permits: found.map_or(1, |holding| holding.permits.get()),
             others: found.map_or_else(Vec::new, |holding| holding.others.iter().map(Other::from).collect()),
+            queue: None,
             store: config.shown(),
             route: None,
         }
     }
 }
 
-fn describe(name: &LockName, found: Option<&Holding>) -> String {
-    let Some(holding) = found else { return format!("{name} is free") };
+fn describe(name: &LockName, found: Option<&Holding>, queue: &[Waiter]) -> String {
+    let mut lines = found.map_or_else(|| vec![format!("{name} is free")], |holding| held(name, holding));
+    if found.is_some() || !queue.is_empty() {
+        lines.push(format!("waiting  {}", queue.len()));
+    }
+    lines.extend(queue.iter().take(SHOWN).enumerate().map(|(nth, waiter)| in_line(nth, waiter)));
+    if queue.len() > SHOWN {
+        lines.push(format!("         and {} more; --json has them all", queue.len() - SHOWN));
+    }
+    lines.join("\n")
+}
+
+/// A line for one who waits.
+fn in_line(nth: usize, waiter: &Waiter) -> String {
+    let word = if nth == 0 { "next" } else { "then" };
+    let who = match (waiter.holder, plain(&waiter.label)) {
+        (Some(holder), label) if label.is_empty() => holder.to_string(),
+        (Some(holder), label) => format!("{label} ({holder})"),
+        (None, label) => label,
+    };
+    let since = waiter.waited.map_or_else(String::new, |waited| format!(" for {}", duration(waited)));
+    format!("{word}     {who}{since}")
+}
+
+fn held(name: &LockName, holding: &Holding) -> Vec<String> {
     let mut lines = vec![format!("{name} is {}", stands(holding))];
     if let Some(holder) = holding.holder {
         lines.push(format!("holder   {} ({holder})", plain(&holding.label)));
@@ -163,8 +230,7 @@ fn describe(name: &LockName, found: Option<&Holding>) -> String {
     if holding.permits.get() > 1 {
         lines.push(format!("permits  {} of {} taken", holding.others.len() + 1, holding.permits));
     }
-    lines.push(format!("waiting  {}", holding.waiting));
-    lines.join("\n")
+    lines
 }
 
 fn also(other: &Holder) -> String {

@@ -125,6 +125,11 @@ impl Going {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
+    /// The next line on stdout, if it comes soon enough.
+    pub fn next_within(&self, span: Duration) -> Option<String> {
+        self.lines.recv_timeout(span).ok()
+    }
+
     /// Demands that nothing is written for `span`.
     #[track_caller]
     pub fn is_quiet(&self, span: Duration) {

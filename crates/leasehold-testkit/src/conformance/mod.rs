@@ -37,6 +37,7 @@ mod queue;
 mod scene;
 pub mod tagged;
 mod ticks;
+mod waiters;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,6 +58,7 @@ pub use operators::*;
 pub use permits::*;
 pub use queue::*;
 pub use ticks::*;
+pub use waiters::*;
 
 /// A store that hangs fails its case after this.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -104,6 +106,7 @@ impl Subject {
     pub async fn check_namespaces(&self) {
         if let Some(other) = &self.other_namespace {
             namespaces_are_apart(self.store(), &**other).await;
+            queues_of_namespaces_are_apart(self.store(), &**other).await;
             if !self.store().traits().session_bound {
                 marks_of_namespaces_are_apart(self.store(), &**other).await;
             }
@@ -258,6 +261,9 @@ macro_rules! conformance {
             a_waiter_counts_until_its_entry_ends a_dead_waiter_is_skipped a_waiter_comes_back_at_its_old_place
             asking_again_keeps_the_place a_waiter_gets_what_ran_out
             leaving_gives_up_the_place leaving_by_a_stranger_is_harmless leaving_with_a_grant_rings
+            // waiters
+            who_waits_is_told_in_line a_place_is_as_old_as_its_first_claim who_got_it_or_left_is_told_no_more
+            the_dead_are_not_told nobody_waits queues_of_look_alikes_are_apart
             // handover
             a_release_hands_over what_is_handed_over_lasts_its_ttl who_misses_a_hand_over_asks_for_it
             leaving_hands_on leaving_takes_nothing_from_who_holds a_revocation_hands_over the_dead_are_handed_nothing who_says_nothing_is_only_woken

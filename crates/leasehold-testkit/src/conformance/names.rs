@@ -70,7 +70,7 @@ const LOOK_ALIKES: &[&str] = &[
     "@\u{1f513}",
 ];
 
-fn look_alikes() -> Vec<LockName> {
+pub(super) fn look_alikes() -> Vec<LockName> {
     let word = format!("job{}", HolderId::fresh());
     let spell = |pattern: &&str| name(&pattern.replace('@', &word).replace('^', &word.to_uppercase()));
     LOOK_ALIKES.iter().map(spell).collect()

@@ -119,7 +119,7 @@ pub async fn a_waiter_comes_back_at_its_old_place(store: &dyn Store) {
 }
 
 /// Goes on asking as `waiter` until entries made before this are dead.
-async fn outlive_the_entry_of_another(store: &dyn Store, waiter: &Claimant) {
+pub(super) async fn outlive_the_entry_of_another(store: &dyn Store, waiter: &Claimant) {
     for _ in 0..4 {
         refused("a waiter", waiter.waits(store).await).unwrap();
         sleep(QUEUE_ENTRY * 3 / 10).await;

@@ -8,7 +8,7 @@ use leasehold::member::Member;
 use leasehold::store::{Arbiter, Listener, Notes, Primary, Tables, Traits, WakeUps};
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, Finding, HolderId, Holding, LeaseKey, LockName, Release, Renewal, Result,
-    Revoke, Store,
+    Revoke, Store, Waiter,
 };
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -223,6 +223,17 @@ impl Store for Wire {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async move {
             let call = |store: Arc<dyn Store>| -> BoxFuture<'static, _> { Box::pin(async move { store.list().await }) };
+            self.carry(call).await?
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        let name = name.clone();
+        Box::pin(async move {
+            let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
+                let name = name.clone();
+                Box::pin(async move { store.queue(&name).await })
+            };
             self.carry(call).await?
         })
     }

@@ -15,7 +15,7 @@ use leasehold::stores::Memory;
 use leasehold::validity::Moment;
 use leasehold::{
     Attempt, Claim, Ended, Error, ErrorKind, FencingToken, Finding, Grant, HolderId, Holding, LeaseKey, LockName,
-    Place, Release, Renewal, Result, Revoke, Verdict,
+    Place, Release, Renewal, Result, Revoke, Verdict, Waiter,
 };
 use leasehold_testkit::conformance::{Subject, run_paused};
 use leasehold_testkit::ticks::Play;
@@ -64,6 +64,14 @@ enum Flaw {
     RevocationsAreGentle,
     TheListIsBackwards,
     TheListForgetsWaiters,
+    TheQueueIsBackwards,
+    TheQueueHasTheFirstOnly,
+    TheQueueHasTheHolder,
+    TheQueueHasTheDead,
+    TheQueueIsOfAllNames,
+    TheQueueMixesUpLabels,
+    PlacesAreNew,
+    PlacesAreOld,
     BatchesAreReversed,
     BatchesAreCut,
     TheKeeperIsElsewhere,
@@ -233,6 +241,7 @@ impl Mutant {
             }
             HandOversAreShort if claim.queue.is_some_and(|place| place.sent.is_some()) => claim.ttl /= 4,
             DeadWaitersStay => self.refresh_all(&claim).await,
+            TheQueueHasTheDead if claim.queue.is_some() => self.waited.lock().unwrap().push(claim.clone()),
             WaitersDieYoung => self.drop_all_but(&claim).await,
             ClaimsComeLate => return self.come_late(claim).await,
             _ => {}
@@ -424,6 +433,39 @@ impl Mutant {
         Ok(list.into_iter().map(|holding| self.retold(holding)).collect())
     }
 
+    async fn line(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        let mut line = self.inner.queue(&self.misread(name)).await?;
+        let waiter = |holder, label: &str| Waiter { holder: Some(holder), label: label.to_owned(), waited: None };
+        match self.flaw {
+            TheQueueIsBackwards => line.reverse(),
+            TheQueueHasTheFirstOnly => line.truncate(1),
+            TheQueueHasTheHolder => {
+                line.splice(0..0, self.holder_of(name).await.map(|holder| waiter(holder, "")));
+            }
+            TheQueueHasTheDead => {
+                for claim in self.waited.lock().unwrap().iter().filter(|claim| claim.name == *name) {
+                    if line.iter().all(|known| known.holder != Some(claim.holder)) {
+                        line.push(waiter(claim.holder, &claim.label));
+                    }
+                }
+            }
+            TheQueueIsOfAllNames => {
+                line.clear();
+                for held in self.inner.list().await? {
+                    line.extend(self.inner.queue(&held.name).await?);
+                }
+            }
+            TheQueueMixesUpLabels if line.len() > 1 => {
+                let last = line[line.len() - 1].label.clone();
+                line[0].label = last;
+            }
+            PlacesAreNew => line.iter_mut().for_each(|waiter| waiter.waited = Some(Duration::ZERO)),
+            PlacesAreOld => line.iter_mut().for_each(|waiter| waiter.waited = Some(Duration::from_secs(3600))),
+            _ => {}
+        }
+        Ok(line)
+    }
+
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
         Ok(self.inner.inspect(&self.misread(name)).await?.map(|holding| self.retold(holding)))
     }
@@ -496,6 +538,10 @@ impl Store for Mutant {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.list_all())
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.line(name))
     }
 
     fn revoke<'a>(
@@ -620,6 +666,14 @@ mod found {
         RevocationsAreGentle by revoked_now_it_is_free, tokens_grow_over_revocation;
         TheListIsBackwards by the_list_is_in_order;
         TheListForgetsWaiters by the_list_is_in_order;
+        TheQueueIsBackwards by who_waits_is_told_in_line, who_got_it_or_left_is_told_no_more;
+        TheQueueHasTheFirstOnly by who_waits_is_told_in_line, who_got_it_or_left_is_told_no_more;
+        TheQueueHasTheHolder by who_waits_is_told_in_line, nobody_waits;
+        TheQueueHasTheDead by the_dead_are_not_told, who_got_it_or_left_is_told_no_more;
+        TheQueueIsOfAllNames by queues_of_look_alikes_are_apart;
+        TheQueueMixesUpLabels by who_waits_is_told_in_line;
+        PlacesAreNew by a_place_is_as_old_as_its_first_claim;
+        PlacesAreOld by who_waits_is_told_in_line;
         BatchesAreReversed by a_batch_answers_each_in_order;
         BatchesAreCut by a_batch_answers_each_in_order;
         TheKeeperIsElsewhere by the_keeper_sees_the_same_store;

@@ -25,8 +25,9 @@ use tokio::runtime::Runtime;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{HolderId, Holding, Revoke};
+use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::locks::LocksBuilder;
+use crate::name::LockName;
 
 mod guard;
 mod lock;
@@ -137,6 +138,14 @@ impl Locks {
     /// The store can't say.
     pub fn list(&self) -> Result<Vec<Holding>> {
         self.shared.block_on(self.shared.locks.list())
+    }
+
+    /// See [`crate::Locks::queue`].
+    ///
+    /// # Errors
+    /// The store can't say.
+    pub fn queue(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        self.shared.block_on(self.shared.locks.queue(name))
     }
 
     /// See [`crate::Locks::revoke`].

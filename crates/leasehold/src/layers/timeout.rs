@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::span::Span;
@@ -86,6 +86,10 @@ impl Store for Timeout {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(limited(LONGEST, self.inner.list()))
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(limited(LONGEST, self.inner.queue(name)))
     }
 
     fn revoke<'a>(

@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{
@@ -82,6 +82,10 @@ impl Store for Traced {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         traced!(self, "leasehold.list", "*", self.inner.list())
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        traced!(self, "leasehold.queue", name, self.inner.queue(name))
     }
 
     fn revoke<'a>(

@@ -35,7 +35,8 @@ async fn a_lock_of_etcdctl_keeps_ours_out_and_ours_keeps_it_out() {
         let other = Etcdctl::lock(&server, theirs, &["sleep", "60"]);
         eventually_async("they have it", SOON, async || held(&locks, name).await.is_some()).await;
         let Outcome::Contended(told) = locks.lock(name).try_acquire().await.unwrap() else { panic!("it is held") };
-        assert!(told.label.starts_with(&format!("foreign: {theirs}/")) && told.holder.is_some(), "{told:?}");
+        assert!(told.label.starts_with(&format!("foreign: etcdctl {theirs}/")) && told.holder.is_some(), "{told:?}");
+        assert_eq!(told.library, Some("etcdctl"));
         assert!(told.remaining <= Duration::from_secs(10) && told.remaining > Duration::from_secs(5), "{told:?}");
         assert_eq!(server.keys(&format!("{theirs}/")).len(), 1, "who is refused leaves nothing behind");
         let error = locks.revoke(name, Revoke::Gently).await.unwrap_err();
@@ -46,6 +47,8 @@ async fn a_lock_of_etcdctl_keeps_ours_out_and_ours_keeps_it_out() {
         let lock = locks.lock(name);
         let waiting = tokio::spawn(async move { lock.acquire().await.unwrap().guard().unwrap() });
         waits(&locks, name, 1).await;
+        let line = locks.queue(&LockName::new(name).unwrap()).await.unwrap();
+        assert!(line.len() == 1 && line[0].holder.is_some() && line[0].waited.is_some(), "one of ours waits: {line:?}");
         drop(other); // Killed: its lease ends.
         let guard = tokio::time::timeout(SOON, waiting).await.expect("its turn came").unwrap();
 
@@ -54,6 +57,10 @@ async fn a_lock_of_etcdctl_keeps_ours_out_and_ours_keeps_it_out() {
             .await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(other.0.try_wait().unwrap().is_none(), "they wait");
+        let line = locks.queue(&LockName::new(name).unwrap()).await.unwrap();
+        let [theirs_waits] = &line[..] else { panic!("one of theirs waits: {line:?}") };
+        assert!(theirs_waits.label.starts_with(&format!("foreign: etcdctl {theirs}/")), "{line:?}");
+        assert_eq!((theirs_waits.holder, theirs_waits.waited), (None, None), "only they know since when");
         guard.release().await.unwrap();
         other.succeeds();
     }

@@ -48,6 +48,7 @@ async fn g08_a_key_without_a_lease_is_named_and_no_silent_wait() {
     }
     let told = held(&locks, "job").await.unwrap();
     assert_eq!((told.label.as_str(), told.remaining), ("foreign: default/job/x", Holding::NO_END));
+    assert_eq!(told.library, None, "no lock's");
     let findings = locks.diagnose().await.unwrap();
     let problem = findings.iter().find(|finding| finding.severity == Severity::Problem).expect("it is told");
     assert_eq!(problem.fix.as_deref(), Some("etcdctl del 'default/job/x'"));

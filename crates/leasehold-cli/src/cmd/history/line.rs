@@ -174,6 +174,7 @@ mod tests {
             name: LockName::new("nightly").unwrap(),
             holder: Some(HolderId::fresh()),
             label: label.to_owned(),
+            library: None,
             token: FencingToken::new(9),
             held_for: Duration::from_secs(90),
             remaining: Duration::from_secs(30),

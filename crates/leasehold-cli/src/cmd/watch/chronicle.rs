@@ -89,8 +89,8 @@ impl Chronicle {
 /// Everybody who holds it.
 fn holders(found: Option<&Holding>) -> Vec<Holder> {
     let Some(found) = found else { return Vec::new() };
-    let Holding { holder, token, held_for, remaining, revoked, .. } = *found;
-    let first = Holder { holder, label: found.label.clone(), token, held_for, remaining, revoked };
+    let Holding { holder, library, token, held_for, remaining, revoked, .. } = *found;
+    let first = Holder { holder, label: found.label.clone(), library, token, held_for, remaining, revoked };
     std::iter::once(&first).chain(&found.others).filter(|one| one.holder.is_some()).cloned().collect()
 }
 
@@ -121,6 +121,7 @@ mod tests {
             name: LockName::new("a").unwrap(),
             holder: HolderId::parse(&format!("{token:032x}")),
             label: format!("web/{token}/job"),
+            library: None,
             token: FencingToken::new(token),
             held_for: SECOND,
             remaining: 30 * SECOND,

@@ -53,7 +53,8 @@ async fn tell(mut watching: Watching, json: bool) -> Result<(), Failure> {
     }
 }
 
-async fn until_nobody_reads() {
+/// Resolves once nobody reads the output any more.
+pub(super) async fn until_nobody_reads() {
     while output::is_read() {
         tokio::time::sleep(ASK).await;
     }

@@ -16,7 +16,7 @@ use super::value::State;
 use super::view::{Contender, View};
 use super::{Core, time_of_day};
 use crate::error::Result;
-use crate::lease::{FencingToken, Holder, HolderId, Holding};
+use crate::lease::{FencingToken, Holder, HolderId, Holding, Waiter};
 use crate::name::LockName;
 
 /// How many keys are read in one go.
@@ -54,6 +54,20 @@ impl Core {
             self.members.range(Limit::LONGEST, &below(&prefix)).await.map_err(|fault| self.told(fault.surely()))?;
         let revision = found.header.map_or(0, |header| header.revision);
         View::read(revision, found.kvs, None, &prefix, &self.shared.ours)
+    }
+
+    /// Those behind whoever has it, theirs among them: all have a key.
+    pub(super) async fn queue(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        let (view, now) = (self.view(name).await?, time_of_day());
+        let waiter = |waiter: &Contender| match &waiter.value {
+            Some(value) => Waiter {
+                holder: waiter.holder,
+                label: value.label.clone(),
+                waited: Some(now.saturating_sub(value.since)),
+            },
+            None => Waiter { holder: None, label: waiter.foreign_label(), waited: None },
+        };
+        Ok(view.waiters().map(waiter).collect())
     }
 
     pub(super) async fn list(&self) -> Result<Vec<Holding>> {
@@ -127,9 +141,8 @@ impl Core {
         let left = rests.get(&holder.lease).map_or(Duration::ZERO, |rest| rest.left);
         let Some(value) = &holder.value else {
             let remaining = if holder.lease == 0 { Holding::NO_END } else { left };
-            let label = format!("foreign: {}", holder.shown_key());
-            let id = HolderId::foreign(&holder.key);
-            return Holder { holder: Some(id), label, token, remaining, ..Holder::default() };
+            let (id, label, library) = (HolderId::foreign(&holder.key), holder.foreign_label(), holder.library());
+            return Holder { holder: Some(id), label, library, token, remaining, ..Holder::default() };
         };
         let own = self.shared.ours.held(&holder.key).filter(|_| self.is_known(holder));
         let now = self.shared.ours.now();
@@ -141,6 +154,7 @@ impl Core {
         Holder {
             holder: holder.holder.filter(|_| !is_kept),
             label: value.label.clone(),
+            library: None,
             token,
             held_for,
             remaining,

@@ -52,7 +52,7 @@ use self::turns::Turns;
 use self::watches::Watches;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -210,6 +210,10 @@ impl Store for Etcd {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.core.list())
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.core.queue(name))
     }
 
     fn revoke<'a>(

@@ -8,7 +8,7 @@ use super::ours::Ours;
 use super::txn::Txn;
 use super::value::{State, Value};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::{Claim, HolderId, disagreement};
+use crate::lease::{Claim, HolderId, disagreement, foreign_label};
 use crate::marks::Marks;
 use crate::tick::{Due, NotDue, Standing};
 
@@ -127,6 +127,17 @@ impl Contender {
 
     fn permits(&self) -> u32 {
         self.value.as_ref().map_or(1, |value| value.permits)
+    }
+
+    /// Whose key it is that isn't one of ours: etcd's concurrency package names keys by their leases.
+    pub fn library(&self) -> Option<&'static str> {
+        let by_lease = format!("/{:x}", self.lease);
+        let is_theirs = self.is_foreign() && self.lease != 0 && self.key.ends_with(by_lease.as_bytes());
+        is_theirs.then_some("etcdctl")
+    }
+
+    pub fn foreign_label(&self) -> String {
+        foreign_label(self.library(), &self.shown_key())
     }
 
     /// What others call their key.

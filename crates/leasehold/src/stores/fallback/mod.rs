@@ -29,7 +29,7 @@ pub use settings::{Settings, USUAL_TTL};
 
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, WakeUps};
@@ -127,6 +127,13 @@ impl Store for Fallback {
         Box::pin(async move {
             self.shared().start(&self.stores)?;
             self.shared().list(&self.stores).await
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async move {
+            self.shared().start(&self.stores)?;
+            self.shared().queue(&self.stores, name).await
         })
     }
 

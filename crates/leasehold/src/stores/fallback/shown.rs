@@ -8,7 +8,7 @@ use super::shared::{Shared, limited};
 use super::stores::{Side, Stores};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{HolderId, Holding, Revoke};
+use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::name::LockName;
 use crate::span::Span;
 use crate::store::{Epoch, Serving, Target, WakeUps};
@@ -44,6 +44,22 @@ impl Shared {
             shown.extend(better(known, Some(holding)).map(|holding| (name, holding)));
         }
         Ok(shown.into_values().collect())
+    }
+
+    /// Where the route leads. While it changes they come over from the other store one by one: those who have not yet are
+    /// told behind.
+    pub async fn queue(&self, stores: &Stores, name: &LockName) -> Result<Vec<Waiter>> {
+        let mut answers = Vec::new();
+        for side in self.sides_in_use().await? {
+            answers.push(stores.on(side).queue(name).await);
+        }
+        let mut line: Vec<Waiter> = Vec::new();
+        for waiter in those_that_answered(answers)?.into_iter().flatten() {
+            if !line.iter().any(|known| known.holder == waiter.holder) {
+                line.push(waiter);
+            }
+        }
+        Ok(line)
     }
 
     /// Not while the route changes: what is ended in one store then comes back from the other. A switch that came in between

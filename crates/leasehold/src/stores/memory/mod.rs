@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{
     Attempt, Claim, Ended, FencingToken, Grant, HandOver, Holder, HolderId, Holding, LeaseKey, Release, Renewal,
-    Revoke, disagreement,
+    Revoke, Waiter, disagreement,
 };
 use crate::marks::Marks;
 use crate::member::Member;
@@ -117,12 +117,14 @@ struct Entry {
     /// The last ticket that was given out.
     ticket: u64,
     /// Who waits, in order.
-    queue: BTreeMap<(u64, HolderId), Waiter>,
+    queue: BTreeMap<(u64, HolderId), Queued>,
     bells: Vec<Weak<Bell>>,
 }
 
 #[derive(Debug, Clone)]
-struct Waiter {
+struct Queued {
+    /// Since when it stands there.
+    since: Moment,
     /// Until when it counts.
     until: Moment,
     /// Its last claim.
@@ -163,6 +165,7 @@ impl Lease {
         Holder {
             holder: self.holder.filter(|_| !is_over),
             label: self.label.clone(),
+            library: None,
             token: self.token,
             held_for: now.since(self.granted),
             remaining: self.ends.since(now),
@@ -201,7 +204,9 @@ impl Entry {
             return self.grant_to(claim, tag, now).map(Attempt::Granted);
         }
         if let Some(ticket) = ticket {
-            self.queue.insert((ticket, claim.holder), Waiter { until: now + QUEUE_ENTRY, claim: claim.clone() });
+            let place = (ticket, claim.holder);
+            let since = self.queue.get(&place).map_or(now, |queued| queued.since);
+            self.queue.insert(place, Queued { since, until: now + QUEUE_ENTRY, claim: claim.clone() });
         }
         Ok(Attempt::Held(Holding { waiting: ahead, ticket, ..self.holding(&claim.name, now) }))
     }
@@ -373,6 +378,17 @@ impl Entry {
         self.queue.len() < before
     }
 
+    /// Who waits, in order.
+    fn waiters(&mut self, now: Moment) -> Vec<Waiter> {
+        self.forget_dead_waiters(now);
+        let waiter = |queued: &Queued| Waiter {
+            holder: Some(queued.claim.holder),
+            label: queued.claim.label.to_string(),
+            waited: Some(now.since(queued.since)),
+        };
+        self.queue.values().map(waiter).collect()
+    }
+
     /// What an operator is shown; none if the name is free and nobody waits.
     fn shown(&mut self, name: &LockName, now: Moment) -> Option<Holding> {
         self.forget_dead_waiters(now);
@@ -457,6 +473,10 @@ impl Store for Memory {
             };
             Ok(self.with_all(shown))
         })
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async { Ok(self.with(name, Entry::waiters)) })
     }
 
     fn revoke<'a>(

@@ -13,7 +13,7 @@ use super::options::Options;
 use super::{TIME, answer, doctor, schema, session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::FencingToken;
+use crate::lease::{FencingToken, Waiter};
 use crate::name::LockName;
 use crate::stores::sql;
 use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler, token};
@@ -309,7 +309,11 @@ impl advisory::Session for Session {
         let read = || Ok::<_, Fault>((row.try_get::<i64, _>(0)?, row.try_get::<String, _>(1)?));
         let (number, since) = read().map_err(|fault| self.failed(fault))?;
         let label = if since.is_empty() { format!("session {number}") } else { format!("session {number} of {since}") };
-        Ok(Some(Seen { number, since, label }))
+        Ok(Some(Seen { number, since, label, library: None })) // Nothing tells whose it is.
+    }
+
+    async fn waiters(&mut self, _name: &LockName) -> Result<Vec<Waiter>> {
+        Ok(Vec::new()) // The server lists who waits, but not for which lock.
     }
 
     async fn holders(&mut self) -> Result<Vec<(LockName, Seen)>> {

@@ -8,6 +8,7 @@ use sqlx::mysql::MySqlRow;
 use super::call::Rows;
 use super::fault::Fault;
 use crate::error::{ErrorKind, Result as Told};
+use crate::lease::{HolderId, Waiter};
 use crate::store::Noted;
 use crate::stores::sql::arbiter::{Stored, Ticked};
 use crate::stores::sql::{self, Acquired, Shown, Taken, by_name, notes};
@@ -111,9 +112,26 @@ pub(super) fn noted(row: &MySqlRow) -> Result<Told<Noted>, Fault> {
 /// What the clock shows. That of a server which takes no writes doesn't count: it follows another, or once led.
 pub(super) fn time(rows: &Rows) -> Result<Duration, Fault> {
     let row = rows.first().ok_or(Fault::Garbled)?;
-    if row.try_get::<i64, _>(1)? != 0 {
-        let message = "it takes no writes (read_only); it may be a replica, or was the primary once".to_owned();
-        return Err(Fault::Unsent(ErrorKind::Unavailable, message));
-    }
+    check_takes_writes(row.try_get(1)?)?;
     Ok(sql::span(row.try_get(0)?))
+}
+
+/// Who waits. A ticket is of the server's clock: a place is as old as its ticket.
+pub(super) fn waiters(rows: &Rows) -> Result<Vec<Waiter>, Fault> {
+    let mut waiters = Vec::new();
+    for row in rows.iter() {
+        check_takes_writes(row.try_get(0)?)?;
+        let Some(holder) = row.try_get::<Option<&[u8]>, _>(1)? else { continue };
+        let holder = HolderId::parse(&String::from_utf8_lossy(holder));
+        waiters.push(Waiter { holder, label: String::new(), waited: Some(sql::span(row.try_get(2)?)) });
+    }
+    Ok(waiters)
+}
+
+fn check_takes_writes(takes_none: i64) -> Result<(), Fault> {
+    if takes_none == 0 {
+        return Ok(());
+    }
+    let message = "it takes no writes (read_only); it may be a replica, or was the primary once".to_owned();
+    Err(Fault::Unsent(ErrorKind::Unavailable, message))
 }

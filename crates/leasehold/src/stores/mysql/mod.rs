@@ -34,7 +34,9 @@ use self::options::Options;
 use self::session::Session;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{
+    Attempt, Claim, Ended, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter,
+};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Database, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -53,6 +55,12 @@ const REVOKE: &str = "call leasehold_v1_revoke(?, ?, ?, ?)";
 const INSPECT: &str = "call leasehold_v1_inspect(?, ?)";
 const LIST: &str = "call leasehold_v1_list(?)";
 const RESET: &str = "call leasehold_v4_reset(?, ?)";
+/// Who waits and since when; one row at least, beside what the clock says of them. Labels have no place in that table.
+const QUEUE: &str = "select c.takes_none, w.holder, c.at - w.ticket \
+    from (select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) as at, \
+        cast(cast(@@global.read_only as char) not in ('0', 'OFF') or @@global.innodb_read_only as signed) as takes_none) c \
+    left join leasehold_waiters w on w.ns = ? and w.name = ? and w.seen between c.at - 999999 and c.at + 1000000 \
+    order by w.ticket, w.holder";
 /// What the clock shows, and whether it is that of a server that takes no writes. Some releases say so by a number, others by a
 /// word.
 const TIME: &str = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)), \
@@ -292,6 +300,13 @@ impl Store for MySql {
             let call = Call::new(LIST).bytes(self.site.options.namespace.as_str());
             let listed = self.lanes.ask(call).await.and_then(|rows| answer::listed(&rows));
             listed.map_err(|fault| self.told(fault))?.into_iter().map(Shown::holding).collect()
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async move {
+            let rows = self.ask(name, self.call(QUEUE, name)).await?;
+            answer::waiters(&rows).map_err(|fault| self.told(fault))
         })
     }
 

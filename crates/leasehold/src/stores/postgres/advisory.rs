@@ -13,7 +13,7 @@ use super::options::Options;
 use super::{TIME, doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::FencingToken;
+use crate::lease::{FencingToken, Waiter, foreign_label};
 use crate::name::LockName;
 use crate::stores::sql::advisory::{self, Seen, Tether, shared_by_a_pooler, token};
 use crate::stores::sql::{self, KeyScheme};
@@ -44,6 +44,7 @@ struct Statements {
     has: String,
     give_back: String,
     holders: String,
+    waiters: String,
 }
 
 /// A session that is ours alone.
@@ -88,10 +89,11 @@ impl Statements {
         let tokens = format!("{schema}.leasehold_tokens").replace('\'', "''");
         let is_own = "current_setting('leasehold.session', true) is not distinct from $2";
         let database = "(select oid from pg_database where datname = current_database())";
-        let locks = format!(
-            "l.locktype = 'advisory' and l.granted and l.database = {database} and l.objsubid = {}",
+        let all = format!(
+            "l.locktype = 'advisory' and l.database = {database} and l.objsubid = {}",
             if is_pair { 2 } else { 1 }
         );
+        let locks = format!("{all} and l.granted");
         Self {
             adopt: "select set_config('leasehold.session', $1, false), pg_backend_pid()::bigint, \
                         current_setting('server_version_num')::integer, coalesce( \
@@ -119,6 +121,15 @@ impl Statements {
                  from pg_locks l left join pg_stat_activity a on a.pid = l.pid \
                  where {locks} and ($1 is null or l.classid = (($1 >> 32) & 4294967295)::oid \
                      and l.objid = ($1 & 4294967295)::oid)"
+            ),
+            // Since when, says a column of PostgreSQL 14 and later.
+            waiters: format!(
+                "select l.pid::bigint, coalesce(a.application_name, ''), (extract(epoch from clock_timestamp() \
+                     - (to_jsonb(l) ->> 'waitstart')::timestamptz) * 1000000)::bigint as waited \
+                 from pg_locks l left join pg_stat_activity a on a.pid = l.pid \
+                 where {all} and not l.granted and l.classid = (($1 >> 32) & 4294967295)::oid \
+                     and l.objid = ($1 & 4294967295)::oid \
+                 order by waited desc nulls last, l.pid"
             ),
         }
     }
@@ -255,8 +266,28 @@ impl Session {
         let (application, key) = (self.read::<String>(row, 2)?, self.read::<i64>(row, 3)?);
         let (name, label) = self.who(&application, key);
         let number = self.read(row, 0)?;
-        let label = if label.is_empty() { format!("session {number}") } else { label };
-        Ok((name, Seen { number, since: self.read(row, 1)?, label }))
+        let library = (!application.starts_with(OURS)).then(|| self.library());
+        let label = match library {
+            Some(_) => self.stranger(&application, number),
+            None if label.is_empty() => format!("session {number}"),
+            None => label,
+        };
+        Ok((name, Seen { number, since: self.read(row, 1)?, label, library }))
+    }
+
+    /// By what strangers take the same locks.
+    fn library(&self) -> &'static str {
+        match self.server.options.key_scheme {
+            KeyScheme::Leasehold => "pg_locks",
+            KeyScheme::WithAdvisoryLock => "with_advisory_lock",
+        }
+    }
+
+    /// The label of a session that is none of ours.
+    fn stranger(&self, application: &str, number: i64) -> String {
+        let session = format!("session {number}");
+        let shown = if application.is_empty() { session } else { format!("{application}, {session}") };
+        foreign_label(Some(self.library()), &shown)
     }
 
     /// The lock's name, if it can be read from what a session calls itself, and the rest of that. The key tells where the
@@ -358,6 +389,15 @@ impl advisory::Session for Session {
     async fn holder(&mut self, name: &LockName) -> Result<Option<Seen>> {
         let rows = self.ask(&self.statements.holders, &[(&self.key(name), Type::INT8)]).await?;
         rows.first().map(|row| self.seen(row).map(|(_, seen)| seen)).transpose()
+    }
+
+    async fn waiters(&mut self, name: &LockName) -> Result<Vec<Waiter>> {
+        let rows = self.ask(&self.statements.waiters, &[(&self.key(name), Type::INT8)]).await?;
+        let waiter = |row: &Row| {
+            let label = self.stranger(&self.read::<String>(row, 1)?, self.read(row, 0)?);
+            Ok(Waiter { holder: None, label, waited: self.read::<Option<i64>>(row, 2)?.map(sql::span) })
+        };
+        rows.iter().map(waiter).collect()
     }
 
     async fn holders(&mut self) -> Result<Vec<(LockName, Seen)>> {

@@ -35,7 +35,7 @@ use self::link::{Given, Link, Server};
 use self::options::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Database, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -282,6 +282,18 @@ impl Postgres {
         sql::by_name(slots).into_iter().map(sql::Shown::holding).collect()
     }
 
+    /// Who waits, read from the table: a procedure would have to be made first where the tables are of an older version.
+    async fn line(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        let given: [Given<'_>; 2] = [(&self.namespace(), Type::TEXT), (&name.as_str(), Type::TEXT)];
+        let rows = self.ask(&self.server.statements.queue, &given).await?;
+        let read: Result<Vec<_>, _> = rows.into_iter().map(rows::waiter).collect();
+        let read = read.map_err(|error| self.told(Fault::Sent(error)))?;
+        if read.iter().any(|(is_standby, _)| *is_standby) {
+            return Err(self.told(Fault::of_a_standby()));
+        }
+        Ok(read.into_iter().filter_map(|(_, waiter)| waiter).collect())
+    }
+
     async fn cut(&self, name: &LockName, holder: Option<HolderId>, how: Revoke) -> Result<Option<Holding>> {
         let holder = holder.map(|holder| holder.to_string());
         let given: [Given<'_>; 4] = [
@@ -379,6 +391,10 @@ impl Store for Postgres {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.look(None))
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.line(name))
     }
 
     fn revoke<'a>(

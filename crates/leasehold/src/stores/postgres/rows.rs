@@ -4,9 +4,10 @@ use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Error, Row};
 
 use crate::error::Result as Told;
+use crate::lease::{HolderId, Waiter};
 use crate::store::Noted;
 use crate::stores::sql::arbiter::{Stored, Ticked};
-use crate::stores::sql::{Acquired, Shown, Taken, notes};
+use crate::stores::sql::{Acquired, Shown, Taken, notes, span};
 
 /// A row's columns, in order.
 struct Columns {
@@ -74,6 +75,21 @@ pub(super) fn looked(row: Row) -> Result<(String, i64, i64, Taken), Error> {
         revoked: columns.next()?,
     };
     Ok((name, waiting, permits, slot))
+}
+
+/// One who waits; or the row of nobody, whether it is that of a standby. A ticket is of the server's clock: a place is as old
+/// as its ticket.
+pub(super) fn waiter(row: Row) -> Result<(bool, Option<Waiter>), Error> {
+    let mut columns = Columns::of(row);
+    let is_standby = columns.next()?;
+    let (holder, label, age): (Option<String>, Option<String>, Option<i64>) =
+        (columns.next()?, columns.next()?, columns.next()?);
+    let waiter = |holder: String| Waiter {
+        holder: HolderId::parse(&holder),
+        label: label.unwrap_or_default(),
+        waited: age.map(span),
+    };
+    Ok((is_standby, holder.map(waiter)))
 }
 
 /// The route; none if there is none.

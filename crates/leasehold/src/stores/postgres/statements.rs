@@ -8,6 +8,7 @@ pub(super) struct Statements {
     pub renew: String,
     pub revoke: String,
     pub look: String,
+    pub queue: String,
     pub carry: String,
     pub route: String,
     pub found: String,
@@ -35,6 +36,14 @@ impl Statements {
             renew: call("v2_renew", 6, 1),
             revoke: call("v2_revoke", 4, 8),
             look: format!("select * from {schema}.leasehold_v2_look($1, $2)"),
+            queue: format!(
+                "select c.is_standby, w.holder, w.label, c.at - w.ticket \
+                 from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as at, \
+                     pg_is_in_recovery() as is_standby) c \
+                 left join {schema}.leasehold_waiters w on w.ns = $1 and w.name = $2 \
+                     and w.seen > c.at - 1000000 and w.seen <= c.at + 1000000 \
+                 order by w.ticket, w.holder"
+            ),
             carry: call("v2_carry", 7, 1),
             route: call("v2_route", 1, 9),
             found: call("v2_found", 7, 1),

@@ -38,7 +38,7 @@ use futures_util::future::BoxFuture;
 
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -194,6 +194,11 @@ impl Store for Quorum {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.inner.list())
+    }
+
+    /// Nobody stands in line: no member knows in which order the others were asked.
+    fn queue<'a>(&'a self, _name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn revoke<'a>(

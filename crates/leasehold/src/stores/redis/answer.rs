@@ -6,7 +6,9 @@ use redis::Value;
 
 use super::fault::Fault;
 use crate::error::{Error, ErrorKind};
-use crate::lease::{Attempt, Claim, FencingToken, Grant, Holder, HolderId, Holding, Renewal, disagreement};
+use crate::lease::{
+    Attempt, Claim, FencingToken, Grant, Holder, HolderId, Holding, Renewal, Waiter, disagreement, foreign_label,
+};
 use crate::name::LockName;
 use crate::store::Epoch;
 use crate::tick::{NotDue, Tick};
@@ -72,8 +74,8 @@ impl Fields {
         if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| unreadable(&Value::Nil)) }
     }
 
-    /// The holders that the rest tells of; `now` is the server's, in milliseconds since 1970.
-    fn holders(&mut self, now: i64) -> Result<Vec<Holder>, Error> {
+    /// The holders that the rest tells of; `now` is the server's, in milliseconds since 1970. Strangers are of this library.
+    fn holders(&mut self, now: i64, library: Option<&'static str>) -> Result<Vec<Holder>, Error> {
         let mut holders = Vec::new();
         while !self.is_empty() {
             let (who, mark, label) = (self.bytes()?, self.text()?, self.text()?);
@@ -82,7 +84,8 @@ impl Fields {
             holders.push(Holder {
                 // Whoever isn't one of ours holds it all the same.
                 holder: held.then(|| ours(&who).unwrap_or_else(|| HolderId::foreign(&who))),
-                label: if foreign { shown(&who) } else { label },
+                label: if foreign { foreign_label(library, &shown(&who)) } else { label },
+                library: library.filter(|_| foreign),
                 token,
                 held_for: if foreign { Duration::ZERO } else { millis(now - granted) },
                 remaining: if left < 0 { Holding::NO_END } else { millis(left) },
@@ -105,7 +108,7 @@ fn shown(value: &[u8]) -> String {
         _ => value.iter().take(MOST).fold(String::from("0x"), |text, byte| format!("{text}{byte:02x}")),
     };
     let cut = if text.chars().count() > MOST { "…" } else { "" };
-    format!("foreign: {}{cut}", text.chars().take(MOST).collect::<String>())
+    format!("{}{cut}", text.chars().take(MOST).collect::<String>())
 }
 
 /// Our grants have tokens, those of other libraries have none.
@@ -162,8 +165,8 @@ pub(super) fn unreadable(value: &Value) -> Error {
         .maybe_applied()
 }
 
-/// What `acquire` answered.
-pub(super) fn attempt(value: Value, claim: &Claim) -> Result<Attempt, Error> {
+/// What `acquire` answered. Strangers are of this library, here and below.
+pub(super) fn attempt(value: Value, claim: &Claim, library: Option<&'static str>) -> Result<Attempt, Error> {
     if let Value::Int(token) = value {
         let token = FencingToken::new(token.cast_unsigned());
         return Ok(Attempt::Granted(Grant::of(token)));
@@ -179,7 +182,7 @@ pub(super) fn attempt(value: Value, claim: &Claim) -> Result<Attempt, Error> {
             let (now, ahead) = (fields.number()?, fields.number()?.cast_unsigned());
             let ticket = fields.maybe_number()?.map(i64::cast_unsigned);
             let permits = u32::try_from(fields.number()?).unwrap_or(1);
-            let holders = fields.holders(now)?;
+            let holders = fields.holders(now, library)?;
             Attempt::Held(Holding { waiting: ahead, ticket, ..Holding::of(claim.name.clone(), permits, holders) })
         }
         3 => {
@@ -206,7 +209,7 @@ pub(super) fn renewals(value: &Value, leases: usize) -> Result<Vec<Renewal>, Err
 }
 
 /// What `inspect` and `revoke` answered.
-pub(super) fn holding(value: Value, name: &LockName) -> Result<Option<Holding>, Error> {
+pub(super) fn holding(value: Value, name: &LockName, library: Option<&'static str>) -> Result<Option<Holding>, Error> {
     let mut fields = Fields::of(value)?;
     if fields.is_empty() {
         return Ok(None);
@@ -214,8 +217,20 @@ pub(super) fn holding(value: Value, name: &LockName) -> Result<Option<Holding>, 
     let waiting = fields.number()?.cast_unsigned();
     let permits = u32::try_from(fields.number()?).unwrap_or(1);
     let now = fields.number()?;
-    let holders = fields.holders(now)?;
+    let holders = fields.holders(now, library)?;
     Ok(Some(Holding { waiting, ..Holding::of(name.clone(), permits, holders) }))
+}
+
+/// What `waiters` answered. A ticket is of the server's clock: a place is as old as its ticket.
+pub(super) fn waiters(value: Value) -> Result<Vec<Waiter>, Error> {
+    let mut fields = Fields::of(value)?;
+    let (now, mut waiters) = (fields.number()?, Vec::new());
+    while !fields.is_empty() {
+        let (holder, ticket, label) = (fields.text()?, fields.number()?, fields.text()?);
+        let waited = Duration::from_micros(u64::try_from(now - ticket).unwrap_or(0));
+        waiters.push(Waiter { holder: HolderId::parse(&holder), label, waited: Some(waited) });
+    }
+    Ok(waiters)
 }
 
 /// A name whose keys hold something of another program, if it is that: nobody can hold it before that is gone.
@@ -224,7 +239,7 @@ pub(super) fn spoilt(fault: &Fault, name: &LockName) -> Option<Holding> {
     let what = error.detail().filter(|_| error.code() == Some("WRONGTYPE"))?;
     let holder = Holder {
         holder: Some(HolderId::foreign(what.as_bytes())),
-        label: shown(what.as_bytes()),
+        label: foreign_label(None, &shown(what.as_bytes())),
         remaining: Holding::NO_END,
         ..Holder::default()
     };
@@ -240,13 +255,13 @@ mod tests {
     use super::*;
 
     /// The answer about a name that has this value, which isn't one of ours.
-    fn held_by(value: &[u8], left: i64) -> Holding {
+    fn held_by(value: &[u8], left: i64, library: Option<&'static str>) -> Holding {
         let text = |text: &str| Value::BulkString(text.into());
         let now = text("1790000000000");
         let told = vec![Value::Int(0), text("1"), now, Value::BulkString(value.into())];
         let rest = [text("?"), text(""), text("0"), text("0"), Value::Int(left)];
         let answer = Value::Array(told.into_iter().chain(rest).collect());
-        holding(answer, &LockName::new("job").unwrap()).unwrap().unwrap()
+        holding(answer, &LockName::new("job").unwrap(), library).unwrap().unwrap()
     }
 
     /// In the forms that the libraries write.
@@ -266,8 +281,10 @@ mod tests {
             (b"ADDED:\n", "0x41444445443a0a"),
             (long.as_bytes(), &format!("{}…", &long[..100])),
         ] {
-            let held = held_by(value, 5000);
-            assert_eq!(held.label, format!("foreign: {shown}"));
+            let held = held_by(value, 5000, None);
+            assert_eq!((held.label, held.library), (format!("foreign: {shown}"), None));
+            let held = held_by(value, 5000, Some("redis-py"));
+            assert_eq!((held.label.clone(), held.library), (format!("foreign: redis-py {shown}"), Some("redis-py")));
             assert!(held.holder.is_some() && held.held_for.is_zero() && !held.revoked, "{held:?}");
             assert_eq!(held.remaining, Duration::from_secs(5));
         }
@@ -275,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_holder_without_an_end_is_one() {
-        let held = held_by(b"for ever", -1);
+        let held = held_by(b"for ever", -1, None);
         assert!(held.holder.is_some() && held.remaining == Holding::NO_END && held.free_in() == Holding::NO_END);
         assert!(without_strangers(Attempt::Held(held.clone())).is_err());
         let error = all_could_be_told(Some(held)).unwrap_err();
@@ -284,6 +301,6 @@ mod tests {
 
     #[test]
     fn different_bytes_are_different_holders() {
-        assert_ne!(held_by(b"\xff\x01", 1).holder, held_by(b"\xfe\x01", 1).holder);
+        assert_ne!(held_by(b"\xff\x01", 1, None).holder, held_by(b"\xfe\x01", 1, None).holder);
     }
 }

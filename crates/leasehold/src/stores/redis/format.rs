@@ -29,9 +29,12 @@ const fn library(name: &'static str, prefix: &'static str) -> Library {
     Library { name, prefix, signal: None }
 }
 
+/// Any library, and none in particular.
+const PLAIN: &str = "plain";
+
 /// Where their keys stand in their sources: `docs/interop.md`.
 static LIBRARIES: [Library; 10] = [
-    library("plain", ""),
+    library(PLAIN, ""),
     library("redis-py", ""),
     Library { signal: Some("lock-signal:"), ..library("python-redis-lock", "lock:") },
     library("pottery", "redlock:"),
@@ -59,6 +62,15 @@ impl Format {
     /// Whether it is our own.
     pub fn is_own(self) -> bool {
         self == Self::Own
+    }
+
+    /// Whose values stand under its keys that aren't ours, where that can be told.
+    pub fn library(self) -> Option<&'static str> {
+        match self {
+            // Whatever sets a key if there is none.
+            Self::Own | Self::Compat(Library { name: PLAIN, .. }) => None,
+            Self::Compat(Library { name, .. }) => Some(name),
+        }
     }
 
     /// Whether there is a list that the library's waiters block on.

@@ -44,7 +44,7 @@ use self::script::{Script, Scripts};
 use self::servers::Servers;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -102,7 +102,7 @@ impl Redis {
         if options.tls.is_some() {
             Tls::provide();
         }
-        Ok(Self::with(options, Arc::new(Scripts::new()), client, Some(channel)))
+        Ok(Self::with(options, Scripts::shared(), client, Some(channel)))
     }
 
     fn with(options: Options, scripts: Arc<Scripts>, client: String, channel: Option<String>) -> Self {
@@ -131,9 +131,13 @@ impl Redis {
         Keys::of(self.options.format, &self.options.namespace, name)
     }
 
-    /// Where who comes next is told, and whether it may be given the lock along with it.
+    /// Where who comes next is told; with a `-` before it, if it may not be given the lock along with that.
     fn pass_on(&self, session: Session<'_>, mut call: Cmd) -> Cmd {
-        call.arg(&self.channels).arg(i32::from(session.hands_over));
+        if session.hands_over {
+            call.arg(&self.channels)
+        } else {
+            call.arg(format!("-{}", self.channels))
+        };
         call
     }
 
@@ -216,14 +220,19 @@ impl Redis {
             return Err(format.has_no_place_in_a_cluster(&claim.name));
         }
         let acquire = |_: Session<'_>, call| self.asked_for(claim, call);
-        let attempt = answer::attempt(self.claim(&self.scripts.acquire, &keys, acquire).await?, claim)?;
+        let answer = self.claim(&self.scripts.acquire, &keys, acquire).await?;
+        let attempt = answer::attempt(answer, claim, format.library())?;
         if format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
     }
 
     /// The arguments of a claim.
     fn asked_for(&self, claim: &Claim, mut call: Cmd) -> Cmd {
-        call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label).arg(claim.permits.get());
+        call.arg(&claim.holder.digits()[..]).arg(millis(claim.ttl)).arg(&*claim.label);
         // What a claim has no use for is not sent: an argument more is two hundredths of what it costs the server.
+        if claim.permits.get() == 1 && claim.queue.is_none() && claim.due.is_none() {
+            return call;
+        }
+        call.arg(claim.permits.get());
         if let Some(place) = claim.queue {
             call.arg(&self.client).arg(place.ticket.map_or_else(String::new, |ticket| ticket.to_string()));
             let sent = claim.may_be_handed_over().filter(|_| self.options.hands_over());
@@ -299,7 +308,12 @@ impl Redis {
     }
 
     async fn look(&self, name: &LockName) -> Result<Option<Holding>> {
-        answer::holding(self.call(&self.scripts.inspect, &self.keys(name), |_: Session<'_>, call| call).await?, name)
+        let answer = self.call(&self.scripts.inspect, &self.keys(name), |_: Session<'_>, call| call).await?;
+        answer::holding(answer, name, self.options.format.library())
+    }
+
+    async fn line(&self, name: &LockName) -> Result<Vec<Waiter>> {
+        answer::waiters(self.call(&self.scripts.waiters, &self.keys(name), |_: Session<'_>, call| call).await?)
     }
 
     /// Every name there is a key of, at each master a page at a time.
@@ -335,7 +349,7 @@ impl Redis {
             let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
             for (name, answer) in names.iter().zip(answers) {
                 found.extend(match answer {
-                    Ok(answer) => answer::holding(answer, name)?,
+                    Ok(answer) => answer::holding(answer, name, self.options.format.library())?,
                     Err(fault) => Some(answer::spoilt(&fault, name).ok_or_else(|| self.told(fault))?),
                 });
             }
@@ -466,6 +480,10 @@ impl Store for Redis {
         Box::pin(self.look_around())
     }
 
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(self.line(name))
+    }
+
     fn revoke<'a>(
         &'a self,
         name: &'a LockName,
@@ -478,7 +496,8 @@ impl Store for Redis {
                 call.arg(if how == Revoke::Now { "now" } else { "gently" });
                 self.pass_on(session, call)
             };
-            let hit = answer::holding(self.call(&self.scripts.revoke, &self.keys(name), revoke).await?, name)?;
+            let answer = self.call(&self.scripts.revoke, &self.keys(name), revoke).await?;
+            let hit = answer::holding(answer, name, self.options.format.library())?;
             if how == Revoke::Gently { answer::all_could_be_told(hit) } else { Ok(hit) }
         })
     }

@@ -184,7 +184,7 @@ fn read_claim(value: Value, claim: &Claim) -> Result<Result<Attempt, Refusal>> {
     if fields.number()? == 1 {
         return Ok(Ok(Attempt::Granted(Grant::of(fields.token()?))));
     }
-    answer::without_strangers(answer::attempt(value, claim)?).map(Ok)
+    answer::without_strangers(answer::attempt(value, claim, None)?).map(Ok)
 }
 
 /// Why nothing was done, if that is what a script says.

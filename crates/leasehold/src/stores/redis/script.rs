@@ -1,14 +1,19 @@
 //! The scripts: one for each operation, called by their hash.
 
+use std::sync::{Arc, LazyLock, OnceLock};
+
 use super::connection::Session;
 use super::keys::Keys;
 
-/// A script, as servers know it that understand its first line, and as the others do.
+/// A script, as servers know it that understand its first line, and as the others do. Put together and hashed once it is
+/// needed: few of them are, and all together take milliseconds, which a command that takes one lock would be late by.
 #[derive(Debug)]
 pub(super) struct Script {
     pub promise: Promise,
-    flagged: Code,
-    plain: Code,
+    flags: &'static str,
+    file: &'static str,
+    flagged: OnceLock<Code>,
+    plain: OnceLock<Code>,
 }
 
 /// A text and its hash.
@@ -59,6 +64,7 @@ pub(super) struct Scripts {
     pub renew: Script,
     pub release: Script,
     pub inspect: Script,
+    pub waiters: Script,
     pub revoke: Script,
     pub reset: Script,
     pub notes: NoteScripts,
@@ -132,14 +138,22 @@ const PARTS: [(&str, &str); 17] = [
     ("--@tag\n", include_str!("scripts/tag.lua")),
 ];
 
+/// Those of all stores of this process.
+static SCRIPTS: LazyLock<Arc<Scripts>> = LazyLock::new(|| Arc::new(Scripts::new()));
+
 impl Scripts {
-    pub fn new() -> Self {
+    pub fn shared() -> Arc<Self> {
+        Arc::clone(&SCRIPTS)
+    }
+
+    fn new() -> Self {
         Self {
             acquire: script!("acquire.lua", Grant, ""),
             leave: script!("leave.lua", None, WHEN_FULL_TOO),
             renew: script!("renew_batch.lua", Renewal, WHEN_FULL_TOO),
             release: script!("release.lua", None, WHEN_FULL_TOO),
             inspect: script!("inspect.lua", None, WHEN_FULL_TOO),
+            waiters: script!("waiters.lua", None, WHEN_FULL_TOO),
             revoke: script!("revoke.lua", None, WHEN_FULL_TOO),
             reset: script!("reset.lua", None, WHEN_FULL_TOO),
             notes: NoteScripts {
@@ -175,13 +189,20 @@ impl Scripts {
 }
 
 impl Script {
-    fn new(promise: Promise, flags: &str, file: &str) -> Self {
-        let text = PARTS.iter().fold(format!("{START}{file}"), |text, (mark, part)| text.replace(mark, part));
-        Self { promise, flagged: Code::new(format!("{FLAGS}{flags}\n{text}")), plain: Code::new(text) }
+    fn new(promise: Promise, flags: &'static str, file: &'static str) -> Self {
+        Self { promise, flags, file, flagged: OnceLock::new(), plain: OnceLock::new() }
     }
 
     fn code(&self, knows_flags: bool) -> &Code {
-        if knows_flags { &self.flagged } else { &self.plain }
+        if knows_flags {
+            self.flagged.get_or_init(|| Code::new(format!("{FLAGS}{}\n{}", self.flags, self.text())))
+        } else {
+            self.plain.get_or_init(|| Code::new(self.text()))
+        }
+    }
+
+    fn text(&self) -> String {
+        PARTS.iter().fold(format!("{START}{}", self.file), |text, (mark, part)| text.replace(mark, part))
     }
 
     /// The command that makes the server know it.

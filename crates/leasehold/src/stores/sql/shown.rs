@@ -46,6 +46,7 @@ impl Taken {
         Holder {
             holder: self.holder.as_deref().filter(|_| !is_free).and_then(HolderId::parse),
             label: self.label,
+            library: None,
             token: FencingToken::new(self.token.cast_unsigned()),
             held_for: span(self.age),
             remaining: span(self.rest),

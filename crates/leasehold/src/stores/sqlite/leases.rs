@@ -381,6 +381,7 @@ impl Lease {
         Holder {
             holder: self.holder.filter(|_| !is_free),
             label: self.label.clone(),
+            library: None,
             token: FencingToken::new(self.token.cast_unsigned()),
             held_for: between(self.granted, now),
             remaining: between(now, self.expires),

@@ -43,7 +43,7 @@ use self::options::Options;
 use self::watch::Watch;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{self, Arbiter, Epoch, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -204,6 +204,14 @@ impl Store for Sqlite {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(async move {
             let answer = self.lane.run(Kind::Survey, |connection| leases::list(connection)).await;
+            answer.map_err(|fault| self.told(&fault))
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async move {
+            let name = name.clone();
+            let answer = self.lane.run(Kind::Look, move |connection| queue::waiters(connection, &name)).await;
             answer.map_err(|fault| self.told(&fault))
         })
     }

@@ -1,11 +1,12 @@
 //! Who waits for a name, in which order. An entry lives as long as its waiter keeps asking.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
-use super::connection::Writing;
+use super::connection::{Connection, Writing};
 use super::fault::Fault;
 use super::hex::Hex;
-use crate::lease::{Claim, HolderId};
+use super::leases::between;
+use crate::lease::{Claim, HolderId, Waiter};
 use crate::name::LockName;
 use crate::store::QUEUE_ENTRY;
 
@@ -80,4 +81,19 @@ pub(super) fn count(writing: &Writing<'_>, name: &LockName) -> Result<u64, Fault
     let since = writing.now - ENTRY_NANOS;
     let count: i64 = statement.query_row(params![writing.namespace(), name.as_str(), since], |row| row.get(0))?;
     Ok(count.cast_unsigned())
+}
+
+/// The live waiters of a name, in order. Tickets are of the clock: a place is as old as its ticket.
+pub(super) fn waiters(connection: &Connection, name: &LockName) -> Result<Vec<Waiter>, Fault> {
+    let mut statement = connection.db.prepare_cached(
+        "select holder, label, ticket from leasehold_waiters
+         where ns = ?1 and name = ?2 and seen > ?3 order by ticket, holder",
+    )?;
+    let now = connection.now();
+    let waiter = |row: &Row<'_>| {
+        let holder = row.get_ref(0)?.as_str()?;
+        Ok(Waiter { holder: HolderId::parse(holder), label: row.get(1)?, waited: Some(between(row.get(2)?, now)) })
+    };
+    let rows = statement.query_map(params![connection.namespace(), name.as_str(), now - ENTRY_NANOS], waiter)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -5,7 +5,7 @@
 if not is_served(A[1], A[2]) then return { -1 } end
 --@clock
 --@standing
---@queue
+--@line
 --@tag
 local route, watermark, holder, ttl = A[3], table.remove(K), A[4], tonumber(A[5])
 local epoch, seen = tonumber(route), tonumber(call('GET', watermark) or '0')

@@ -1,6 +1,6 @@
 --@clock
 --@standing
---@queue
+--@line
 --@tag
 
 -- Something of another program: said before a command fails over it, and what it is.

@@ -15,14 +15,16 @@ local function ring(prefix, waiter, what)
 end
 
 -- Something of the name is free: hands the lock over to the first who waits, or wakes as many as there are permits.
--- Who doesn't hear it is not given it, for it may be dead: it will look, or be forgotten.
-local function pass_on(prefix, hands_over)
+-- Who doesn't hear it is not given it, for it may be dead: it will look, or be forgotten. What clients' channels begin with
+-- has a '-' before it where nothing is to be handed over.
+local function pass_on(where)
   local h = call('HMGET', K[2], 'q', 'n', 't')
   if not h[1] then return end
+  local only_wakes, prefix = string.match(where, '^(-?)(.*)$')
   if h[2] == '1' then
     local first = waiters(1)[1]
     if not first then return end
-    if first.sent == '-' or hands_over ~= '1' then
+    if first.sent == '-' or only_wakes == '-' then
       ring(prefix, first, '- - -')
       return
     end

@@ -1,4 +1,4 @@
--- ARGV holder|'' how('gently'|'now') channel-prefix hands-over(1|0)     As inspect, of those that were hit.
+-- ARGV holder|'' how('gently'|'now') channel-prefix(see pass_on)     As inspect, of those that were hit.
 --@clock
 --@standing
 --@queue
@@ -29,5 +29,5 @@ for i = 1, #told, 6 do
   end
 end
 if #hit == 3 then return {} end
-if A[2] == 'now' then pass_on(A[3], A[4]) end
+if A[2] == 'now' then pass_on(A[3]) end
 return hit

@@ -12,12 +12,12 @@ local function pool()
     call('HDEL', K[2], 'p:' .. owner(value))
   end
   if #over > 0 then call('ZREMRANGEBYSCORE', K[5], '-inf', text(now)) end
-  return call('ZRANGE', K[5], 0, -1, 'WITHSCORES')
+  return call('ZRANGE', K[5], '0', '-1', 'WITHSCORES')
 end
 
 -- The end of the pool's own key: when its last member is over.
 local function pool_ends()
-  local last = call('ZRANGE', K[5], -1, -1, 'WITHSCORES')[2]
+  local last = call('ZRANGE', K[5], '-1', '-1', 'WITHSCORES')[2]
   if last then call('PEXPIREAT', K[5], text(tonumber(last) + 1000)) end
 end
 

@@ -51,6 +51,7 @@ impl About {
         Holder {
             holder: Some(self.key.holder),
             label: self.label.to_string(),
+            library: None,
             token: self.token,
             held_for: BootClock.now().since(self.granted),
             remaining: self.remaining(),

@@ -27,7 +27,7 @@ pub(crate) use self::sessions::shared_by_a_pooler;
 pub(crate) use self::tether::Tether;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
-use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke};
+use crate::lease::{Attempt, Claim, Ended, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter};
 use crate::member::Member;
 use crate::name::LockName;
 use crate::store::{Arbiter, Listener, Notes, Primary, Store, Tables, Traits, USUAL_TTL, WakeUps};
@@ -149,6 +149,15 @@ impl<S: Server> Store for Advisory<S> {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.ask(|sessions| async move { sessions.list().await }))
+    }
+
+    /// Strangers: ours never wait in the server.
+    fn queue<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async move {
+            self.sessions.check(name)?;
+            let name = name.clone();
+            self.ask(|sessions| async move { sessions.queue(&name).await }).await
+        })
     }
 
     fn revoke<'a>(

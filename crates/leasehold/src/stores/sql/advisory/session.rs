@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::tether::Tether;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::lease::{FencingToken, Holder, HolderId, Holding};
+use crate::lease::{FencingToken, Holder, HolderId, Holding, Waiter};
 use crate::name::LockName;
 
 /// A server that has session locks.
@@ -74,6 +74,9 @@ pub(crate) trait Session: Send + 'static {
     /// Which session has a lock.
     fn holder<'a>(&'a mut self, name: &'a LockName) -> impl Future<Output = Result<Option<Seen>>> + Send + 'a;
 
+    /// Which sessions wait for a lock in the server, in order. None of ours does: these are of other programs.
+    fn waiters<'a>(&'a mut self, name: &'a LockName) -> impl Future<Output = Result<Vec<Waiter>>> + Send + 'a;
+
     /// Whatever session has a lock of this namespace, as far as the server can tell.
     fn holders(&mut self) -> impl Future<Output = Result<Vec<(LockName, Seen)>>> + Send;
 
@@ -96,6 +99,8 @@ pub(crate) struct Seen {
     pub since: String,
     /// Who it is, for people.
     pub label: String,
+    /// By which way of locking it has it, if it is known to be none of ours.
+    pub library: Option<&'static str>,
 }
 
 impl Seen {
@@ -104,6 +109,7 @@ impl Seen {
         Holder {
             holder: Some(HolderId::foreign(format!("{} {}", self.number, self.since).as_bytes())),
             label: self.label.clone(),
+            library: self.library,
             remaining: Holding::NO_END,
             ..Holder::default()
         }

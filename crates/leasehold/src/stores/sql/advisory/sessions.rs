@@ -16,7 +16,7 @@ use super::tether::Tether;
 use crate::bound::Bound;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
-use crate::lease::{Attempt, Claim, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal};
+use crate::lease::{Attempt, Claim, FencingToken, HolderId, Holding, LeaseKey, Release, Renewal, Waiter};
 use crate::name::LockName;
 use crate::store::USUAL_TTL;
 use crate::validity::{BootClock, Clock, Moment};
@@ -256,6 +256,10 @@ impl<S: Server> Sessions<S> {
     pub async fn inspect(self: &Arc<Self>, name: &LockName) -> Result<Option<Holding>> {
         let seen = self.with_session(async |session| session.holder(name).await).await?;
         Ok(seen.map(|seen| self.told(name, Some(&seen))))
+    }
+
+    pub async fn queue(self: &Arc<Self>, name: &LockName) -> Result<Vec<Waiter>> {
+        self.with_session(async |session| session.waiters(name).await).await
     }
 
     pub async fn list(self: &Arc<Self>) -> Result<Vec<Holding>> {

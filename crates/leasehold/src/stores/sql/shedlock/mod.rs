@@ -26,7 +26,7 @@ use super::micros;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
 use crate::lease::{
-    Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke,
+    Attempt, Claim, Ended, FencingToken, Grant, Holder, HolderId, Holding, LeaseKey, Release, Renewal, Revoke, Waiter,
 };
 use crate::member::Member;
 use crate::name::LockName;
@@ -266,6 +266,11 @@ impl<T: Table> Store for ShedLock<T> {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Holding>>> {
         Box::pin(self.look_around())
+    }
+
+    /// Nobody stands in line.
+    fn queue<'a>(&'a self, _name: &'a LockName) -> BoxFuture<'a, Result<Vec<Waiter>>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn revoke<'a>(

@@ -1,6 +1,6 @@
 //! A row of ShedLock's table, and how ours are told from those of its services.
 
-use crate::lease::{FencingToken, Holder, HolderId};
+use crate::lease::{FencingToken, Holder, HolderId, foreign_label};
 use crate::stores::sql::span;
 
 /// How many characters [`mark`] has.
@@ -11,6 +11,9 @@ const LONGEST: usize = 255;
 
 /// What the `locked_by` of a row ends with that nobody holds, and that is kept all the same: a minimum hold.
 pub(super) const KEPT: &str = ":kept";
+
+/// Whose the rows are that aren't ours.
+const LIBRARY: &str = "ShedLock";
 
 /// The most of a stranger's `locked_by` that is shown.
 const SHOWN: usize = 64;
@@ -50,10 +53,12 @@ impl Row {
 
     /// What there is to say of it, while it is not over.
     pub fn holder(&self) -> Holder {
-        let token = if self.ours().is_some() { self.locked_at.cast_unsigned() } else { 0 };
+        let is_ours = self.ours().is_some();
+        let token = if is_ours { self.locked_at.cast_unsigned() } else { 0 };
         Holder {
             holder: self.holder_id(),
             label: self.ours().map_or_else(|| self.stranger(), |(label, _)| label.to_owned()),
+            library: (!is_ours).then_some(LIBRARY),
             token: FencingToken::new(token),
             held_for: span(self.age),
             remaining: span(self.rest),
@@ -83,7 +88,7 @@ impl Row {
         if self.locked_by.chars().count() > SHOWN {
             shown.push('…');
         }
-        format!("foreign: {shown}")
+        foreign_label(Some(LIBRARY), &shown)
     }
 }
 
@@ -103,7 +108,8 @@ mod tests {
         let kept = row(format!("host/1/job{KEPT}")).holder();
         assert_eq!((kept.holder, kept.label.as_str(), kept.token.number()), (None, "host/1/job", 5_000_000));
         let stranger = row("web-1".into()).holder();
-        assert_eq!((stranger.label.as_str(), stranger.token.number()), ("foreign: web-1", 0));
+        assert_eq!((stranger.label.as_str(), stranger.token.number()), ("foreign: ShedLock web-1", 0));
+        assert_eq!((stranger.library, row(locked_by("host/1/job", holder)).holder().library), (Some("ShedLock"), None));
         assert!(stranger.holder.is_some() && stranger.held_for.as_secs() == 2 && stranger.remaining.as_secs() == 3);
         assert_eq!(row("a\nb".repeat(40)).stranger().chars().filter(|c| c.is_control()).count(), 0);
     }

@@ -1,5 +1,8 @@
 //! `leasehold ls`: all locks that are held or waited for.
 
+mod again;
+mod screen;
+
 use leasehold::{Holder, Holding};
 
 use super::block_on;
@@ -16,16 +19,32 @@ const HEAD: [&str; 7] = ["NAME", "STATE", "HOLDER", "SINCE", "TTL LEFT", "TOKEN"
 /// # Errors
 /// What the store says.
 pub fn run(args: &LsArgs, config: &Config) -> Result<i32, Failure> {
+    if let Some(every) = args.watch {
+        return again::run(every, args.json, config);
+    }
     let locks = block_on(async { Ok(config.open()?.list().await?) })?;
     if args.json {
-        let all: Vec<Status> = locks.iter().map(|lock| Status::new(&lock.name, Some(lock), config)).collect();
-        output::json(&all)?;
+        output::json(&all(&locks, config))?;
     } else if locks.is_empty() {
-        output::tell(&format!("no lock is held or waited for in {}", config.shown()));
+        output::tell(&nothing(config));
     } else {
-        output::answer(&output::table(HEAD, locks.iter().flat_map(rows)))?;
+        output::answer(&table(&locks))?;
     }
     Ok(exit::OK)
+}
+
+/// For programs.
+fn all(locks: &[Holding], config: &Config) -> Vec<Status> {
+    locks.iter().map(|lock| Status::new(&lock.name, Some(lock), config)).collect()
+}
+
+/// For people.
+fn table(locks: &[Holding]) -> String {
+    output::table(HEAD, locks.iter().flat_map(rows))
+}
+
+fn nothing(config: &Config) -> String {
+    format!("no lock is held or waited for in {}", config.shown())
 }
 
 /// One for each holder.
@@ -37,6 +56,7 @@ fn rows(lock: &Holding) -> impl Iterator<Item = [String; 7]> {
     let first = Holder {
         holder: lock.holder,
         label: lock.label.clone(),
+        library: lock.library,
         token: lock.token,
         held_for: lock.held_for,
         remaining: lock.remaining,
