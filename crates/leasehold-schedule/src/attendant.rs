@@ -31,6 +31,13 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The clock is looked at again before it is so late: it may be set to the right time bit by bit.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
+/// What was asked for further ahead of our time than clocks differ was stamped by one that is fast. Nothing else is held up by it: it
+/// waits until then.
+const AHEAD: SignedDuration = SignedDuration::from_secs(120);
+
+/// Who runs a tick has said so by then.
+const TO_TELL: Duration = Duration::from_secs(5);
+
 /// A job on a node.
 pub(crate) struct Attendant {
     node: Arc<Node>,
@@ -142,7 +149,24 @@ impl Attendant {
                 None => (),
             }
         }
+        if !node.is_ending() {
+            self.leaves_undone().await;
+        }
         while self.runs.join_next().await.is_some() {}
+    }
+
+    /// Its job has another schedule now, or none: what is due and waits is not asked for any more. Another node may run it all the same, and
+    /// says so first.
+    async fn leaves_undone(&mut self) {
+        let (job, now) = (self.job(), self.node.now());
+        let Plan { claim, mut missed } =
+            plan(&job.schedule, job.terms.missed, self.cursor, minus(now, jitter(&job)), job.terms.catch_up);
+        missed.extend(claim);
+        let Some(last) = missed.last().copied() else { return };
+        self.node.sleeps(TO_TELL).await;
+        let behind = plus(last, SignedDuration::from_nanos(1));
+        let why = |at| self.pause_of(&job, at).map_or(NotRun::Dropped, |pause| NotRun::Paused(pause.told()));
+        Turn::of(&self.node, &job).are_not_run(&missed, Some(behind), why).await;
     }
 
     fn is_to_end(&self) -> bool {
@@ -216,10 +240,20 @@ impl Attendant {
 
     /// The oldest that an operator has asked for, and that has had no turn here.
     fn asked(&mut self, job: &Job) -> Option<Asked> {
+        let until = plus(self.node.now(), AHEAD);
         let orders = self.orders.borrow();
         let asked = orders.asked.get(&job.name).map(Vec::as_slice).unwrap_or_default();
         self.heard.retain(|tick| asked.iter().any(|asked| asked.tick == *tick));
-        asked.iter().find(|asked| !self.heard.contains(&asked.tick)).cloned()
+        let has_its_turn = |asked: &&Asked| asked.tick().is_some() && asked.tick <= until;
+        asked.iter().filter(has_its_turn).find(|asked| !self.heard.contains(&asked.tick)).cloned()
+    }
+
+    /// When the first of those has its turn that were stamped by a clock that is fast.
+    fn comes(&self, job: &Job) -> Option<Instant> {
+        let now = self.node.now();
+        let orders = self.orders.borrow();
+        let begin = orders.asked.get(&job.name)?.iter().map(|asked| minus(asked.tick, AHEAD));
+        begin.filter(|at| *at > now).min().map(|at| Instant::now() + short_of(age(at, now)))
     }
 
     fn is_paused(&self, job: &Job) -> bool {
@@ -248,7 +282,7 @@ impl Attendant {
         let job = self.job();
         let due = job.schedule.next_after(self.cursor).and_then(|at| at.checked_add(jitter(&job)).ok());
         let due = due.map(|at| Instant::now() + short_of(age(at, self.node.now())));
-        let until = due.into_iter().chain(self.looks(&job)).chain(self.recalls).min();
+        let until = due.into_iter().chain(self.looks(&job)).chain(self.comes(&job)).chain(self.recalls).min();
         let node = Arc::clone(&self.node);
         loop {
             tokio::select! {

@@ -1,6 +1,6 @@
 //! What the fleet knows of its jobs, beside their locks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -47,6 +47,9 @@ pub struct KnownJob {
 struct Known {
     /// The newest first.
     schedules: Vec<Since>,
+    /// A running scheduler has been told to have it no more, and none since to have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_gone: bool,
 }
 
 /// Since when a job has had a schedule.
@@ -57,7 +60,8 @@ struct Since {
 }
 
 /// Since when each of these jobs is known under the schedule that it has, by the store's clock: from then on its ticks count.
-/// A new job, and one whose schedule has changed, begins at its next tick; one that every node knew before is made up for.
+/// A new job, and one whose schedule has changed or which was taken out and put back, begins at its next tick; one that every node knew
+/// before is made up for.
 ///
 /// # Errors
 /// The store keeps no notes, or can't say.
@@ -68,6 +72,9 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
     for job in jobs {
         let (written, mut known) = known.remove(job.name()).unwrap_or_default();
         let when = when(job);
+        if std::mem::take(&mut known.is_gone) {
+            known.schedules.retain(|known| known.when != when);
+        }
         let first = known.schedules.iter().find(|known| known.when == when).map(|known| known.since);
         // It may have been written by a store's clock that was ahead.
         let begins = first.unwrap_or(Timestamp::MAX).min(instant(now));
@@ -78,13 +85,36 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
         } else if now.saturating_sub(written) < FRESH {
             continue;
         }
-        let text = serde_json::to_string(&known).expect("it has no maps");
-        changed.push(Note { topic: JOBS, id: NoteId::new(job.name())?, text, keep: KEEP, most: MOST });
+        changed.push(note(job.name(), &known)?);
     }
-    for some in changed.chunks(AT_ONCE) {
+    write(locks, &changed).await?;
+    Ok(since)
+}
+
+/// Has the fleet know that these jobs were taken out of the list of a running scheduler. Where one is put back, it begins at its next tick.
+///
+/// # Errors
+/// The store keeps no notes, or can't say.
+pub(crate) async fn are_gone(locks: &Locks, jobs: &BTreeSet<String>) -> Result<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let known = read(locks).await?.into_iter().filter(|(job, (_, known))| jobs.contains(job) && !known.is_gone);
+    let gone: Vec<_> =
+        known.map(|(job, (_, known))| note(&job, &Known { is_gone: true, ..known })).collect::<Result<_>>()?;
+    write(locks, &gone).await
+}
+
+fn note(job: &str, known: &Known) -> Result<Note> {
+    let text = serde_json::to_string(known).expect("it has no maps");
+    Ok(Note { topic: JOBS, id: NoteId::new(job)?, text, keep: KEEP, most: MOST })
+}
+
+async fn write(locks: &Locks, notes: &[Note]) -> Result<()> {
+    for some in notes.chunks(AT_ONCE) {
         locks.notes()?.note(some).await?;
     }
-    Ok(since)
+    Ok(())
 }
 
 /// Every job that is known, by name.

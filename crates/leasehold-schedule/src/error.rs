@@ -13,6 +13,11 @@ impl ScheduleError {
         Self(message.into())
     }
 
+    /// All of these in one.
+    pub(crate) fn all(errors: &[Self]) -> Self {
+        Self(errors.iter().map(|error| error.0.as_str()).collect::<Vec<_>>().join("; and "))
+    }
+
     /// The same, preceded by the expression that it is about.
     pub(crate) fn within(self, expression: &str) -> Self {
         Self(format!("schedule {}: {}", shown(expression), self.0))

@@ -103,6 +103,8 @@ pub enum NotRun {
     Paused(String),
     /// A later tick of the job was claimed before anybody had claimed this one: which.
     Overtaken(Tick),
+    /// It was due and waited, for the store or for its turn, when the job got another schedule, or was taken out of the list.
+    Dropped,
     /// The store counts a later tick as claimed, of which no run is known: which.
     Counted(Tick),
 }
@@ -146,6 +148,9 @@ impl fmt::Display for NotRun {
             }
             Self::Missed => f.write_str("nobody ran it when it was due"),
             Self::TooOld(why) => why.fmt(f),
+            Self::Dropped => {
+                f.write_str("it was due and waited when the job was given another schedule, or taken out of the list")
+            }
             Self::Overtaken(newest) => write!(f, "the job was run for a later tick before it ({newest})"),
             Self::Counted(newest) => write!(
                 f,

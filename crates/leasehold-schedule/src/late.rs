@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::ledger::{Ledger, Record};
 use crate::node::{LONGEST_PAUSE, Node, SHORTEST_PAUSE};
 
-/// So many records of a node wait; beyond that the oldest is dropped.
+/// So many records of a node wait; beyond that the oldest is dropped, one that is of no run first.
 const MOST: usize = 1000;
 
 /// The records of a node that wait for the store: of each run what was said last.
@@ -36,7 +36,9 @@ impl Late {
             self.with(|all| {
                 all.push_back(waiting);
                 if all.len() > MOST {
-                    all.pop_front();
+                    // That a tick was not run can be told from that nothing is known of it; how a run has ended can't.
+                    let least = all.iter().position(|waiting| !waiting.record.state.is_of_a_run());
+                    all.remove(least.unwrap_or(0));
                 }
             });
             self.came.notify_one();
@@ -104,14 +106,14 @@ impl Waiting {
     }
 }
 
-/// Unless another node has begun the tick anew since, and says so there.
+/// Unless another node has begun the tick anew since, and says so there; or, where it was not run, anything is known of it.
 async fn write(node: &Node, waiting: &Waiting) -> Result<()> {
     let Waiting { job, record, note } = waiting;
-    if let (Some(tick), Some(token)) = (record.tick, record.token_number()) {
-        let known = Ledger::of(&node.locks, job)?.run_of(tick).await?;
-        if known.and_then(|known| known.token_number()) > Some(token) {
-            return Ok(());
-        }
+    if let Some(tick) = record.tick
+        && let Some(known) = Ledger::of(&node.locks, job)?.of_tick(tick).await?
+        && (!record.state.is_of_a_run() || known.token_number() > record.token_number())
+    {
+        return Ok(());
     }
     node.locks.notes()?.note(std::slice::from_ref(note)).await
 }

@@ -14,8 +14,14 @@ use crate::board;
 /// For how long it is kept where nothing else is said.
 pub const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How many records of one job are kept.
+/// How many records of one job are kept; fewer where a scheduler has very many jobs.
 pub const MOST: u32 = 1000;
+
+/// So many are kept of the jobs of one scheduler together, for they lie in the store that has the locks, most often in its memory;
+const MOST_TOGETHER: usize = 1_000_000;
+
+/// but no fewer of each than so many: behind the records of ticks that were skipped stands that of the run for which they were.
+const LEAST: u32 = 200;
 
 /// So many notes are read at a time: most often what is looked for is among the newest.
 const PAGE: u32 = 50;
@@ -111,6 +117,7 @@ pub struct Ledger<'a> {
     locks: &'a Locks,
     topic: Topic,
     keep: Duration,
+    most: u32,
 }
 
 impl<'a> Ledger<'a> {
@@ -119,7 +126,12 @@ impl<'a> Ledger<'a> {
     /// # Errors
     /// [`ErrorKind::Invalid`](leasehold::ErrorKind::Invalid): the name is not legal.
     pub fn of(locks: &'a Locks, job: &str) -> Result<Self> {
-        Ok(Self { locks, topic: RUNS.about(LockName::new(job)?), keep: KEEP })
+        Ok(Self { locks, topic: RUNS.about(LockName::new(job)?), keep: KEEP, most: MOST })
+    }
+
+    /// The same, which keeps so many records at most.
+    pub(crate) fn keeping(self, most: u32) -> Self {
+        Self { most, ..self }
     }
 
     /// The newest records, the latest written first.
@@ -138,13 +150,9 @@ impl<'a> Ledger<'a> {
     pub async fn newest_since(&self, since: jiff::Timestamp, most: u32) -> Result<Vec<Entry>> {
         let search = Search { since: since_1970(since), ..Search::newest(self.topic.clone(), most) };
         let notes = self.locks.notes()?.notes(&search).await?;
-        let job = self.topic.name.as_ref().map_or("", LockName::as_str);
         let runs = self.runs_beside(&notes).await?;
-        let is_run_after_all = |noted: &Noted| run_beside(&noted.id).is_some_and(|run| runs.contains(run));
-        let entry = |noted: Noted| {
-            Some(Entry { job: job.to_owned(), written: board::instant(noted.at), record: record(&noted)? })
-        };
-        Ok(notes.into_iter().filter(|noted| !is_run_after_all(noted)).filter_map(entry).collect())
+        let is_run_after_all = |noted: &&Noted| run_beside(&noted.id).is_some_and(|run| runs.contains(run));
+        Ok(notes.iter().filter(|noted| !is_run_after_all(noted)).filter_map(|noted| self.entry(noted)).collect())
     }
 
     /// What is known of one tick, or of a run that was asked for at that instant.
@@ -152,16 +160,31 @@ impl<'a> Ledger<'a> {
     /// # Errors
     /// As for [`newest`](Self::newest).
     pub async fn of_tick(&self, tick: jiff::Timestamp) -> Result<Option<Record>> {
+        Ok(self.entry_of(tick).await?.map(|entry| entry.record))
+    }
+
+    /// The same, and when it was written last.
+    ///
+    /// # Errors
+    /// As for [`newest`](Self::newest).
+    pub async fn entry_of(&self, tick: jiff::Timestamp) -> Result<Option<Entry>> {
         let (mut pages, mut not_run) = (Pages::back_to(self, tick), None);
         while let Some(page) = pages.next().await? {
-            for record in page.iter().filter_map(record).filter(|record| record.tick == Some(tick)) {
-                if record.state.is_of_a_run() {
-                    return Ok(Some(record));
+            for entry in
+                page.iter().filter_map(|noted| self.entry(noted)).filter(|entry| entry.record.tick == Some(tick))
+            {
+                if entry.record.state.is_of_a_run() {
+                    return Ok(Some(entry));
                 }
-                not_run = Some(record);
+                not_run = Some(entry);
             }
         }
         Ok(not_run)
+    }
+
+    fn entry(&self, noted: &Noted) -> Option<Entry> {
+        let job = self.topic.name.as_ref().map_or("", LockName::as_str);
+        Some(Entry { job: job.to_owned(), written: board::instant(noted.at), record: record(noted)? })
     }
 
     /// What is known of the run of a tick.
@@ -229,7 +252,7 @@ impl<'a> Ledger<'a> {
         let texts = [Some(&mut record.node), record.asked.as_mut(), record.reason.as_mut()];
         texts.into_iter().flatten().for_each(cut);
         let text = serde_json::to_string(&record).expect("a record has no maps");
-        Ok(Note { topic: self.topic.clone(), id: NoteId::new(id)?, text, keep: self.keep, most: MOST })
+        Ok(Note { topic: self.topic.clone(), id: NoteId::new(id)?, text, keep: self.keep, most: self.most })
     }
 
     /// What an operator did, as a note.
@@ -237,6 +260,11 @@ impl<'a> Ledger<'a> {
         let reason = Some(why.to_owned()).filter(|why| !why.is_empty());
         self.note(&format!("{at} {state}"), Record { started: Some(at), reason, ..Record::of(state, by) })
     }
+}
+
+/// How many records a scheduler that has so many jobs keeps of each.
+pub(crate) fn kept_of_each(jobs: usize) -> u32 {
+    u32::try_from(MOST_TOGETHER / jobs.max(1)).unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
 impl State {
@@ -280,7 +308,7 @@ impl fmt::Display for State {
 
 impl State {
     /// Whether it was begun.
-    fn is_of_a_run(self) -> bool {
+    pub(crate) fn is_of_a_run(self) -> bool {
         matches!(self, Self::Running | Self::Done | Self::Failed | Self::Lost | Self::Stopped)
     }
 }
@@ -385,6 +413,14 @@ mod tests {
         let mut one_line = "ä".repeat(LONGEST_OUTPUT);
         shorten(&mut one_line);
         assert_eq!(one_line, "ä".repeat(LONGEST_OUTPUT / 2));
+    }
+
+    #[test]
+    fn of_very_many_jobs_fewer_records_are_kept_of_each() {
+        assert_eq!([0, 1, 1000, 2000, 10_000, 100_000].map(kept_of_each), [1000, 1000, 1000, 500, 200, 200]);
+        let locks = Locks::over(std::sync::Arc::new(leasehold::stores::Memory::default()));
+        let ledger = Ledger::of(&locks, "job").unwrap().keeping(500);
+        assert_eq!(ledger.note("1", Record::of(State::Done, "web")).unwrap().most, 500);
     }
 
     #[test]

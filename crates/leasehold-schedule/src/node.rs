@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::event::{Event, Observer};
 use crate::late::Late;
+use crate::ledger::{self, Ledger};
 use crate::orders::Standing;
 use crate::pace::Pace;
 use crate::scribe::Scribe;
@@ -47,6 +49,8 @@ pub(crate) struct Node {
     pub orders: watch::Sender<Arc<Standing>>,
     pub scribe: Scribe,
     pub late: Late,
+    /// How many records of each job are kept.
+    pub records: AtomicU32,
     /// So many claims are under way at a time: of a store that is asked for all that is due at once the last answers would come too late.
     pub asking: Semaphore,
 }
@@ -69,6 +73,16 @@ impl Node {
     /// The ledger decides nothing: what fails there is told and goes no further.
     pub fn told<T>(&self, result: Result<T, Error>) -> Option<T> {
         result.inspect_err(|error| self.tell(&Event::LedgerFailed { error })).ok()
+    }
+
+    /// That of this job.
+    pub fn ledger(&self, job: &str) -> Result<Ledger<'_>, Error> {
+        Ok(Ledger::of(&self.locks, job)?.keeping(self.records.load(Ordering::Relaxed)))
+    }
+
+    /// It has so many jobs now.
+    pub fn has_jobs(&self, jobs: usize) {
+        self.records.store(ledger::kept_of_each(jobs), Ordering::Relaxed);
     }
 
     pub fn is_ending(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Runs jobs at their ticks, beside other nodes that do the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,6 +18,7 @@ use crate::cron::hashed;
 use crate::event::{Event, Observer};
 use crate::job::Job;
 use crate::late::Late;
+use crate::ledger;
 use crate::node::{ASKING, Ending, LONGEST_PAUSE, Node, SHORTEST_PAUSE};
 use crate::orders::Hearing;
 use crate::pace::Pace;
@@ -116,7 +118,8 @@ impl Scheduler {
         let (ending, told) = watch::channel(Ending::No);
         let (pace, orders) = (Pace::of(clock), watch::Sender::default());
         let (scribe, late, asking) = (Scribe::default(), Late::default(), Semaphore::new(ASKING));
-        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, asking });
+        let records = AtomicU32::new(ledger::MOST);
+        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, records, asking });
         let mut attendants = JoinSet::new();
         tokio::select! {
             () = stop => (),
@@ -149,22 +152,29 @@ impl Scheduler {
 async fn attend_to(node: &Arc<Node>, mut roster: watch::Receiver<Vec<Job>>, attendants: &mut JoinSet<()>) {
     let mut listed = Listed::new();
     let mut jobs = first_jobs(node, &mut roster).await;
+    node.has_jobs(jobs.len());
     // Each node has an order of its own for what is due at the same time: so one is the first here, another there.
     jobs.sort_by_cached_key(|(job, _)| hashed::order(node.locks.label(), &job.name));
     for (job, cursor) in jobs {
         listed.insert(job.name.clone(), attend(node, job, cursor, attendants));
     }
     let keep_up = async {
-        let mut telling = JoinSet::new();
+        let (mut telling, mut gone) = (JoinSet::new(), BTreeSet::new());
         loop {
             tokio::select! {
                 biased;
                 Some(_) = attendants.join_next() => (),
-                Some(_) = telling.join_next() => (),
+                // Told once: by then others may have them again.
+                Some(_) = telling.join_next() => gone.clear(),
                 Ok(()) = roster.changed() => {
                     let jobs = roster.borrow_and_update().clone();
+                    node.has_jobs(jobs.len());
                     telling = JoinSet::new();
-                    telling.spawn(make_known(Arc::clone(node), jobs.clone()));
+                    gone.extend(listed.keys().cloned());
+                    for job in &jobs {
+                        gone.remove(&job.name);
+                    }
+                    telling.spawn(make_known(Arc::clone(node), jobs.clone(), gone.clone()));
                     listed = succeeding(node, std::mem::take(&mut listed), jobs, attendants);
                 }
             }
@@ -215,9 +225,14 @@ async fn first_jobs(node: &Node, roster: &mut watch::Receiver<Vec<Job>>) -> Vec<
     }
 }
 
-/// Tells the fleet since when jobs are known, for whoever starts later.
-async fn make_known(node: Arc<Node>, jobs: Vec<Job>) {
-    until_told(&node, || Box::pin(known_since(&node, &jobs))).await;
+/// Tells the fleet since when jobs are known, and which were taken out, for whoever starts later.
+async fn make_known(node: Arc<Node>, jobs: Vec<Job>, gone: BTreeSet<String>) {
+    until_told(&node, || Box::pin(tell_of(&node, &jobs, &gone))).await;
+}
+
+async fn tell_of(node: &Node, jobs: &[Job], gone: &BTreeSet<String>) -> leasehold::Result<()> {
+    known_since(node, jobs).await?;
+    if node.locks.notes().is_ok() { board::are_gone(&node.locks, gone).await } else { Ok(()) }
 }
 
 /// Asked again and again: without it nobody knows what was missed.

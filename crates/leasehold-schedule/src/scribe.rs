@@ -31,14 +31,17 @@ pub(crate) struct Scribe {
 #[derive(Debug)]
 struct Line {
     note: Note,
+    /// Then it may be wrong by now, and is not written.
+    until: Option<Instant>,
     tell: oneshot::Sender<Result<()>>,
 }
 
 impl Scribe {
-    /// Comes back once it is written, or could not be. An error is told to all whose notes it is about.
-    pub async fn write(&self, locks: &Locks, note: Note) -> Result<()> {
+    /// Comes back once it is written, or could not be; also if its turn has not come by then. An error is told to all whose notes it is
+    /// about.
+    pub async fn write(&self, locks: &Locks, note: Note, until: Option<Instant>) -> Result<()> {
         let (tell, mut told) = oneshot::channel();
-        self.with_page(|page| page.push_back(Line { note, tell }));
+        self.with_page(|page| page.push_back(Line { note, until, tell }));
         loop {
             let _one_at_a_time = tokio::select! {
                 biased;
@@ -58,7 +61,11 @@ impl Scribe {
 /// Topic by topic, so that one that can't be written to keeps no other waiting, nor is more lost with it.
 async fn write(locks: &Locks, lines: Vec<Line>) {
     let mut topics: BTreeMap<Topic, (Vec<Note>, Vec<oneshot::Sender<_>>)> = BTreeMap::new();
-    for Line { note, tell } in lines {
+    for Line { note, until, tell } in lines {
+        if until.is_some_and(|until| until <= Instant::now()) {
+            let _ = tell.send(Err(too_late()));
+            continue;
+        }
         let (notes, tells) = topics.entry(note.topic.clone()).or_default();
         notes.push(note);
         tells.push(tell);
@@ -90,6 +97,11 @@ fn same(error: &Error) -> Error {
     if error.applied() == Applied::Maybe { same.maybe_applied() } else { same }
 }
 
+/// Whoever wrote it knew until then that it was so.
+fn too_late() -> Error {
+    Error::new(ErrorKind::TimedOut, "the note's turn to be written came too late")
+}
+
 /// Whoever wrote it has gone.
 fn given_up() -> Error {
     Error::new(ErrorKind::Unavailable, "the note was being written when its writer was ended").maybe_applied()
@@ -117,7 +129,7 @@ mod tests {
     /// To be written in one go.
     async fn all_at_once(scribe: &Scribe, locks: &Locks, notes: Vec<Note>) -> Vec<Result<()>> {
         let turn = scribe.writing.lock().await;
-        let all = join_all(notes.into_iter().map(|note| scribe.write(locks, note)));
+        let all = join_all(notes.into_iter().map(|note| scribe.write(locks, note, None)));
         let (all, ()) = tokio::join!(all, async {
             tokio::task::yield_now().await;
             drop(turn);
@@ -142,7 +154,7 @@ mod tests {
             assert_eq!(locks.notes().unwrap().notes(&Search::newest(topic, 9)).await.unwrap().len(), found);
         }
         assert!(scribe.with_page(|page| page.is_empty()));
-        scribe.write(&locks, about("a", 0)).await.expect("it is tried again");
+        scribe.write(&locks, about("a", 0), None).await.expect("it is tried again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,12 +162,34 @@ mod tests {
         let clock = Arc::new(PausedClock::start());
         let locks = Locks::builder().simulated(clock.clone()).over(Arc::new(Memory::new(clock)));
         let scribe = Scribe::default();
-        let first = join_all((0..500).map(|id| scribe.write(&locks, note(id, "first"))));
-        let last = join_all((0..500).map(|id| scribe.write(&locks, note(id, "last"))));
+        let first = join_all((0..500).map(|id| scribe.write(&locks, note(id, "first"), None)));
+        let last = join_all((0..500).map(|id| scribe.write(&locks, note(id, "last"), None)));
         let (first, last) = tokio::join!(first, last);
         assert!(first.into_iter().chain(last).all(|written| written.is_ok()));
         let found = locks.notes().unwrap().notes(&Search::newest(TOPIC, 1000)).await.unwrap();
         assert!(found.len() == 500 && found.iter().all(|noted| noted.text == "last"));
         assert!(scribe.with_page(|page| page.is_empty()));
+    }
+
+    /// Its lock may be another's by then, who has written something else in its place.
+    #[tokio::test(start_paused = true)]
+    async fn what_may_be_wrong_by_now_is_not_written() {
+        let clock = Arc::new(PausedClock::start());
+        let locks = Locks::builder().simulated(clock.clone()).over(Arc::new(Memory::new(clock)));
+        let scribe = Scribe::default();
+        let turn = scribe.writing.lock().await;
+        let soon = Instant::now() + Duration::from_secs(1);
+        let written = join_all([
+            scribe.write(&locks, note(1, "late"), Some(soon)),
+            scribe.write(&locks, note(2, "in time"), Some(soon + PATIENCE)),
+        ]);
+        let (written, ()) = tokio::join!(written, async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            drop(turn);
+        });
+        assert_eq!(written.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
+        assert!(written[0].as_ref().is_err_and(|error| error.is_transient() && error.applied() == Applied::No));
+        let found = locks.notes().unwrap().notes(&Search::newest(TOPIC, 9)).await.unwrap();
+        assert_eq!(found.iter().map(|noted| noted.text.as_str()).collect::<Vec<_>>(), ["in time"]);
     }
 }

@@ -2,12 +2,15 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use leasehold::store::Note;
 use leasehold::{Error, Guard, Holding, Lock, LossReason, Span, Tick};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::event::{Event, How, NotRun};
 use crate::job::Job;
@@ -18,6 +21,10 @@ use crate::work::{Cut, Ended, Left, Run};
 
 /// A tick whose node has died so often is given up: perhaps it is what kills them.
 const MOST_BEGUN: u32 = 10;
+
+/// That it runs is written again when so many of its ticks were due since: fewer than are kept.
+const MOST_SKIPPED: usize = 100;
+const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// So much of a label there is room for in every store, in characters; the tick stands behind it.
 const LONGEST_LABEL: usize = 255 - 1 - "2026-11-30T02:00:00.123Z".len();
@@ -52,7 +59,7 @@ impl<'a> Turn<'a> {
         self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &why });
         let Some(ledger) = self.ledger_if_any() else { return };
         let record = self.record_of(&why);
-        self.writes(record.clone(), ledger.not_run(instant(tick), record)).await;
+        self.writes(None, record.clone(), ledger.not_run(instant(tick), record)).await;
     }
 
     /// The same, if nothing is known of a run.
@@ -71,8 +78,9 @@ impl<'a> Turn<'a> {
         self.is_unknown(tick, if is_known { NotRun::Overtaken(newest) } else { NotRun::Counted(newest) }).await;
     }
 
-    /// Tells and writes down that nobody has run these ticks, which all came before another: those of them that are newer
-    /// than all that is known of the job before that. False if it can't be known now.
+    /// Tells and writes down that nobody has run these ticks: those of them that are newer than all that is known of the job, if another
+    /// comes after them before that. False if it can't be known now; where another comes after them nobody comes back to them, and they
+    /// are written down later.
     pub async fn are_not_run(
         &self,
         ticks: &[Timestamp],
@@ -99,8 +107,19 @@ impl<'a> Turn<'a> {
             }
             Err(error) => {
                 self.node.tell(&Event::LedgerFailed { error: &error });
+                if error.is_transient() && before.is_some() {
+                    ticks.iter().for_each(|at| self.tells_later(&ledger, *at, &why(*at)));
+                }
                 !error.is_transient()
             }
+        }
+    }
+
+    fn tells_later(&self, ledger: &Ledger<'_>, at: Timestamp, why: &NotRun) {
+        let record = self.record_of(why);
+        if let Some(note) = self.node.told(ledger.not_run(at, record.clone())) {
+            let record = Record { tick: Some(at), ..record };
+            self.node.late.add(Waiting { job: self.job.name.clone(), record, note });
         }
     }
 
@@ -110,7 +129,7 @@ impl<'a> Turn<'a> {
     }
 
     pub(crate) fn ledger(&self) -> leasehold::Result<Ledger<'a>> {
-        Ledger::of(&self.node.locks, &self.job.name)
+        self.node.ledger(&self.job.name)
     }
 
     /// None where the store keeps none.
@@ -134,14 +153,20 @@ impl<'a> Turn<'a> {
         };
         let id = instant(tick).to_string();
         let late = Duration::try_from(began.duration_since(instant(tick))).unwrap_or_default();
+        // Until then nobody else can have begun it.
+        let until = Instant::now() + run.guard.remaining();
+        let (over, is_over) = oneshot::channel::<()>();
         self.node.tell(&Event::Started { job, tick, attempt, token: run.token(), late });
         // Neither the work nor the release waits for the ledger, and what it says last must come last.
         let ended = async {
             let (how, output, left) = self.work(&mut run).await;
-            let (attempts, failed) = (run.attempt, run.failed.take());
-            (self.give_back(run, how, left).await, output, attempts, failed)
+            let (attempts, failed, was_lost) = (run.attempt, run.failed.take(), run.guard.loss().is_some());
+            let how = self.give_back(run, how, left).await;
+            drop(over);
+            (how, output, attempts, failed, was_lost)
         };
-        let (_, (how, output, attempts, failed)) = tokio::join!(self.records(&id, record.clone()), ended);
+        let (_, (how, output, attempts, failed, was_lost)) =
+            tokio::join!(self.records_that_it_runs(until, &id, &record, is_over), ended);
         let ended = self.node.now();
         let took = Duration::try_from(ended.duration_since(began)).unwrap_or_default();
         self.node.tell(&Event::Ended { job, tick, took, how: &how });
@@ -153,13 +178,29 @@ impl<'a> Turn<'a> {
             output,
             ..record
         };
-        if !matches!(how, How::Lost(_) | How::Died(_)) || !self.is_run_again(&record).await {
+        // What was lost, stopped or never begun another node may have begun since; so may it what has failed, until that is settled.
+        if (how == How::Done && !was_lost) || !self.is_run_again(&record).await {
             self.records(&id, record).await;
         }
         how
     }
 
-    /// Whether another node has taken over what this one has lost, as far as is known.
+    /// Once; and where another may have to take it over, now and then until it is over: whoever starts anew looks for it in the ledger, and
+    /// the records of what is skipped meanwhile must not push it out.
+    async fn records_that_it_runs(&self, until: Instant, id: &str, record: &Record, over: oneshot::Receiver<()>) {
+        self.records_until(Some(until), id, record.clone()).await;
+        let Some(tick) = record.tick.filter(|_| self.job.terms.at_least_once) else { return };
+        let Some(later) = self.job.schedule.ticks_after(tick).nth(MOST_SKIPPED) else { return };
+        let period = Duration::try_from(later.duration_since(tick)).unwrap_or_default().max(A_MINUTE);
+        let mut over = pin!(over);
+        while tokio::time::timeout(period, &mut over).await.is_err() {
+            if !self.is_run_again(record).await {
+                self.records(id, record.clone()).await;
+            }
+        }
+    }
+
+    /// Whether another node has taken over what this one has given back or lost, as far as is known.
     async fn is_run_again(&self, record: &Record) -> bool {
         let (Some(ledger), Some(tick)) = (self.ledger_if_any(), record.tick) else { return false };
         let known = self.node.told(ledger.run_of(tick).await).flatten();
@@ -168,15 +209,20 @@ impl<'a> Turn<'a> {
 
     /// Where the store can't be asked now, it is written later.
     pub(crate) async fn records(&self, id: &str, record: Record) {
-        self.writes(record.clone(), self.ledger().and_then(|ledger| ledger.note(id, record))).await;
+        self.records_until(None, id, record).await;
     }
 
-    async fn writes(&self, record: Record, note: leasehold::Result<Note>) {
+    /// The same. If it comes to it later than then, it is looked first what others have written.
+    async fn records_until(&self, until: Option<Instant>, id: &str, record: Record) {
+        self.writes(until, record.clone(), self.ledger().and_then(|ledger| ledger.note(id, record))).await;
+    }
+
+    async fn writes(&self, until: Option<Instant>, record: Record, note: leasehold::Result<Note>) {
         let Some(note) = self.node.told(note) else { return };
         let waiting = Waiting { job: self.job.name.clone(), record, note };
         // Nothing overtakes what was said before about the same.
         let Some(waiting) = self.node.late.not_replacing(waiting) else { return };
-        let written = self.node.scribe.write(&self.node.locks, waiting.note.clone()).await;
+        let written = self.node.scribe.write(&self.node.locks, waiting.note.clone(), until).await;
         if written.as_ref().is_err_and(Error::is_transient) {
             self.node.late.add(waiting);
         }

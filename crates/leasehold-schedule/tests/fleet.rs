@@ -987,3 +987,88 @@ async fn p11_who_is_in_a_hurry_cuts_the_grace_short() {
     assert_eq!(fleet.states("job").await[0].1, State::Stopped);
     assert_eq!(fleet.memory.list().await.unwrap(), [], "the lock is free");
 }
+
+/// Q14: neither a reload nor a start makes up for what was due while a job was in nobody's list.
+#[tokio::test(start_paused = true)]
+async fn q14_a_job_that_was_taken_out_and_put_back_begins_at_its_next_tick() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth).catch_up(24 * HOUR);
+    let other = |nth| fleet.job("other", "@every 12h", SECOND, nth);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth), other(nth)])).collect();
+    sleep(15 * MINUTE).await;
+    for (nth, node) in nodes.iter().enumerate() {
+        node.roster.replace([other(nth)]).unwrap();
+        sleep(2 * SECOND).await;
+    }
+    let taken_out = fleet.now();
+    sleep(35 * MINUTE).await;
+    for (nth, node) in nodes.iter().enumerate() {
+        node.roster.replace([job(nth), other(nth)]).unwrap();
+        sleep(2 * SECOND).await;
+    }
+    let put_back = fleet.now();
+    for node in nodes {
+        node.stop().await;
+    }
+    let late = fleet.node(0, [job(9), other(9)]);
+    sleep(20 * MINUTE).await;
+    late.stop().await;
+    let ran: Vec<_> = fleet.times().into_keys().collect();
+    let mut wanted = due("@every 10m", fleet.zero, taken_out);
+    wanted.extend(due("@every 10m", put_back, fleet.now()));
+    assert_eq!(ran, wanted);
+}
+
+/// It is due, and dropped by the reload: nobody else says what became of it.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_waits_when_its_schedule_changes_is_recorded() {
+    for goes in [false, true] {
+        let fleet = Fleet::new().await;
+        let job = |when| fleet.job("job", when, 15 * MINUTE, 0).overlap(Overlap::Queue);
+        let node = fleet.node(0, [job("@every 10m")]);
+        let begun = fleet.first_begun().await;
+        fleet.until(begun.tick + SignedDuration::from_mins(12)).await;
+        let list = if goes { vec![] } else { vec![job("@every 6h")] };
+        node.roster.replace(list).unwrap();
+        sleep(HOUR / 2).await;
+        node.stop().await;
+        let locks = fleet.locks();
+        let waited = begun.tick + SignedDuration::from_mins(10);
+        let record = Ledger::of(&locks, "job").unwrap().of_tick(waited).await.unwrap().expect("it is recorded");
+        let why = record.reason.unwrap();
+        assert!(record.state == State::Skipped && why.contains("was given another schedule"), "{why}");
+        assert_eq!(fleet.told("job").await.len(), 2, "and no other");
+    }
+}
+
+/// What others run though it is dropped here is told as that it ran.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_another_node_runs_is_not_told_as_dropped() {
+    let fleet = Fleet::new().await;
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth);
+    let (locks, faults, _) = fleet.faulty_locks();
+    let wall = Arc::new(Wall { zero: fleet.zero, start: fleet.start, off_millis: AtomicI64::new(0) });
+    let hears = Arc::clone(&told);
+    let scheduler = Scheduler::over(locks).clock(wall).observer(move |event: &Event<'_>| {
+        if let Event::NotRun { why, .. } = event {
+            hears.lock().unwrap().push(why.to_string());
+        }
+    });
+    let scheduler = scheduler.job(job(0)).unwrap();
+    let roster = scheduler.roster();
+    let running = tokio::spawn(scheduler.run(sleep(HOUR)));
+    let other = fleet.node(-1, [job(1)]);
+    sleep(SECOND).await;
+    faults.always(
+        leasehold_testkit::Operation::TryAcquire,
+        leasehold_testkit::Fault::Fail(leasehold::ErrorKind::Unavailable),
+    );
+    let ran = fleet.first_begun().await;
+    roster.replace([]).unwrap();
+    sleep(MINUTE).await;
+    assert_eq!((ran.node, fleet.told("job").await.get(&ran.tick)), (1, Some(&State::Done)));
+    assert_eq!(*told.lock().unwrap(), [""; 0]);
+    other.stop().await;
+    running.await.unwrap();
+}

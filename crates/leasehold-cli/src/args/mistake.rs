@@ -14,10 +14,16 @@ const DURATIONS: [(&str, &str, &str); 2] = [
 
 /// One line out of clap's several: no usage, which `--help` shows, and no secret that was typed.
 pub(super) fn explain(error: &clap::Error) -> Failure {
-    Failure::new(exit::USAGE, plain(&without_secrets(&told(error))))
+    let words: Vec<_> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
+    explain_of(&words, error)
 }
 
-fn told(error: &clap::Error) -> String {
+/// The same of a command line that was typed so.
+pub(super) fn explain_of(words: &[String], error: &clap::Error) -> Failure {
+    Failure::new(exit::USAGE, plain(&without_secrets(&told(words, error))))
+}
+
+fn told(words: &[String], error: &clap::Error) -> String {
     let argument = context(error, ContextKind::InvalidArg);
     let help = help(error);
     let see = |meant| match context(error, meant) {
@@ -28,6 +34,15 @@ fn told(error: &clap::Error) -> String {
         (ErrorKind::ValueValidation, argument) => broken_rule(error, argument.as_deref()),
         (ErrorKind::UnknownArgument, Some(argument)) if argument.starts_with('-') => {
             format!("there is no option '{argument}' here; {}", see(ContextKind::SuggestedArg))
+        }
+        // Behind the verb what was taken for the job is too many; in front of the job the job is.
+        (ErrorKind::UnknownArgument, Some(argument))
+            if help == "leasehold trigger --help"
+                && super::duration(&argument).is_err()
+                && waited_for(words).is_some() =>
+        {
+            let span = waited_for(words).unwrap_or_default();
+            format!("'{span}' was taken for the job; to wait for so long, write --wait={span}")
         }
         (ErrorKind::UnknownArgument, Some(argument)) => {
             let meant = DURATIONS.iter().find(|(of, ..)| *of == help && super::duration(&argument).is_ok());
@@ -65,6 +80,12 @@ fn told(error: &clap::Error) -> String {
         (ErrorKind::InvalidUtf8, _) => format!("an argument is not UTF-8; write it as UTF-8, or see `{help}`"),
         _ => in_its_own_words(error),
     }
+}
+
+/// The span that stands behind `--wait` as if it belonged to it.
+fn waited_for(words: &[String]) -> Option<&str> {
+    let pair = words.windows(2).find(|pair| pair[0] == "--wait" && super::duration(&pair[1]).is_ok())?;
+    Some(&pair[1])
 }
 
 /// `--ttl <DUR>: 5 has no unit…`

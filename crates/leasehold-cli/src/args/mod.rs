@@ -239,9 +239,12 @@ mod tests {
     fn what_is_meant_as_a_duration_is_told_as_one() {
         let refused = |words: &[&str]| {
             let words = ["leasehold"].iter().chain(words);
-            mistake::explain(&Cli::try_parse_from(words).unwrap_err()).message
+            let words: Vec<_> = words.map(ToString::to_string).collect();
+            mistake::explain_of(&words, &Cli::try_parse_from(&words).unwrap_err()).message
         };
         assert!(refused(&["trigger", "a", "--wait", "5s"]).contains("write --wait=5s"));
+        assert!(refused(&["trigger", "--wait", "5s", "a"]).contains("write --wait=5s"));
+        assert!(refused(&["trigger", "--wait", "b", "a"]).contains("'a' is one argument too many"));
         assert!(refused(&["ls", "--watch", "5s"]).contains("write --watch=5s"));
         assert!(refused(&["ls", "--watch=1ms"]).contains("give 100ms to 1d"));
         assert!(refused(&["ls", "x"]).contains("take it out"));

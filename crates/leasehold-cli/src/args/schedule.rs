@@ -80,7 +80,7 @@ pub struct ScheduleArgs {
     /// An object in JSON for each event, on stdout
     #[arg(long)]
     pub json: bool,
-    /// Tell also what may surprise in the schedules
+    /// Tell also what may surprise in the schedules; with --check, which folders and programs are missing here
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
     /// Tell only what went wrong, and what the jobs write

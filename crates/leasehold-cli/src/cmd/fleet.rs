@@ -1,5 +1,7 @@
 //! The schedulers over one store and namespace, as an operator speaks to them.
 
+use std::path::Path;
+
 use leasehold::{LockName, Locks};
 use leasehold_schedule::{Orders, Timestamp};
 
@@ -27,6 +29,19 @@ impl Fleet {
             Ok(_) => Ok(fleet),
             Err(error) => Err(Failure::new(exit::CONFIG, keeps_none(&error, &fleet.store))),
         }
+    }
+
+    /// The same, if it has ever had this job. Where there is not even a file none is made.
+    ///
+    /// # Errors
+    /// As for [`of`](Self::of); 64 for a job that nobody knows.
+    pub async fn with(config: &Config, job: &LockName) -> Result<Self, Failure> {
+        if let Some(file) = config.place().missing_file() {
+            return Err(Failure::new(exit::USAGE, nowhere(job, &config.shown(), &file)));
+        }
+        let fleet = Self::of(config)?;
+        fleet.knows(job).await?;
+        Ok(fleet)
     }
 
     /// The locks of their jobs.
@@ -96,6 +111,11 @@ fn unknown(job: &LockName, mut names: Vec<String>, store: &str) -> String {
     let told: Vec<_> = names.iter().take(TOLD).map(|name| plain(name)).collect();
     let rest = if more == 0 { String::new() } else { format!(" and {more} more (see `leasehold history`)") };
     format!("{refused}; it knows {}{rest}", told.join(", "))
+}
+
+/// Nobody has ever met there.
+fn nowhere(job: &LockName, store: &str, file: &Path) -> String {
+    format!("{}: there is no file {} yet", unknown(job, Vec::new(), store), file.display())
 }
 
 /// How many letters have to be put in, taken out or changed to get from one name to the other.

@@ -16,10 +16,7 @@ use crate::output;
 /// What the store says; 64 for a job that nobody knows and for an end that is over, 78 for a store that keeps no notes.
 pub fn run(args: &PauseArgs, config: &Config) -> Result<i32, Failure> {
     let pause = block_on(async {
-        let fleet = Fleet::of(config)?;
-        if !args.force {
-            fleet.knows(&args.job).await?;
-        }
+        let fleet = if args.force { Fleet::of(config)? } else { Fleet::with(config, &args.job).await? };
         pause(&fleet, args).await
     })?;
     if args.json {

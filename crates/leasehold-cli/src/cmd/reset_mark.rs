@@ -23,6 +23,9 @@ pub fn run(args: &ResetMarkArgs, config: &Config) -> Result<i32, Failure> {
         return Err(Failure::new(exit::USAGE, message));
     }
     let reset = block_on(async {
+        if !args.force && config.place().missing_file().is_some() {
+            return Fleet::with(config, job).await.map(|_| false);
+        }
         let locks = Locks::builder().over(config.open()?);
         let keeps_notes = locks.notes().is_ok();
         if keeps_notes && !args.force {

@@ -16,6 +16,9 @@ use crate::output;
 pub fn run(args: &ResumeArgs, config: &Config) -> Result<i32, Failure> {
     let (job, by) = (&args.job, operator());
     let resumed = block_on(async {
+        if config.place().missing_file().is_some() {
+            return Fleet::with(config, job).await.map(|_| false);
+        }
         let fleet = Fleet::of(config)?;
         let resumed = fleet.orders().resume(job.as_str(), &by).await?;
         if !resumed {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_schedule::{Entry, Ledger, Record, State, Timestamp};
+use leasehold_schedule::{Ledger, State, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::block_on;
@@ -34,10 +34,7 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// What the store says; 64 for a job that nobody knows, 78 for a store that keeps no notes.
 pub fn run(args: &TriggerArgs, config: &Config) -> Result<i32, Failure> {
     block_on(async {
-        let fleet = Fleet::of(config)?;
-        if !args.force {
-            fleet.knows(&args.job).await?;
-        }
+        let fleet = if args.force { Fleet::of(config)? } else { Fleet::with(config, &args.job).await? };
         let (job, by) = (args.job.as_str(), operator());
         let tick = fleet.orders().trigger(job, &by, &args.reason).await?;
         let asked = if args.reason.is_empty() { by } else { format!("{by}: {}", args.reason) };
@@ -121,19 +118,15 @@ impl Waiting<'_> {
         Ok(if is_gone { Ended { line: line.gone(), code: exit::LOST } } else { Ended { line, code: exit::HELD } })
     }
 
-    fn line(&self, record: Record) -> Line {
-        Line::recorded(Entry { job: self.job.to_owned(), written: self.tick, record })
-    }
-
     async fn rests(&self) {
         sleep(LOOK.min(self.limit.saturating_sub(self.since.elapsed()))).await;
     }
 
     /// How it stands, and whether its node seems to have died. `line` is then what is known of it.
     async fn look(&self, ledger: &Ledger<'_>, line: &mut Line) -> leasehold::Result<(Option<State>, bool)> {
-        let Some(record) = ledger.of_tick(self.tick).await? else { return Ok((None, false)) };
-        let state = record.state;
-        *line = self.line(record);
+        let Some(entry) = ledger.entry_of(self.tick).await? else { return Ok((None, false)) };
+        let state = entry.record.state;
+        *line = Line::recorded(entry);
         Ok((Some(state), state == State::Running && !self.is_held(line).await?))
     }
 

@@ -1,9 +1,11 @@
 //! Where the locks are: one store, or one that is made of several.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::stores::fallback::{self, Fallback};
+use leasehold::stores::sqlite::Sqlite;
 use leasehold::stores::{self, Quorum, hide_secrets, redlock};
 use leasehold::{Namespace, Store};
 
@@ -116,6 +118,13 @@ impl Place {
         }
     }
 
+    /// The file that opening it would make, if it is one that isn't there.
+    pub fn missing_file(&self) -> Option<PathBuf> {
+        let Self::Url(url) = self else { return None };
+        let file = Sqlite::file_of(url).ok().filter(|_| url.starts_with("sqlite:"))?;
+        file.try_exists().is_ok_and(|is_there| !is_there).then_some(file)
+    }
+
     /// How long its locks outlive a machine that dies, where nothing is said of it.
     pub fn usual_ttl(&self) -> Duration {
         match self {
@@ -149,7 +158,7 @@ fn opened(primary: &str, arbiter: &str, settings: &fallback::Settings) -> leaseh
 fn shown(url: &str) -> String {
     let query = url.strip_prefix("sqlite:").map(|rest| rest.trim_start_matches("//"));
     let default = query.filter(|query| query.is_empty() || query.starts_with('?'));
-    match (default, stores::sqlite::Sqlite::default_path()) {
+    match (default, Sqlite::default_path()) {
         (Some(query), Ok(path)) => format!("sqlite://{}{query}", path.display()),
         _ => hide_secrets(url),
     }

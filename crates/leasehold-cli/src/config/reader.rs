@@ -35,6 +35,14 @@ struct Draft {
     on_down: OnDown,
 }
 
+/// The same of a fallback.
+#[derive(Default)]
+struct FallbackDraft {
+    primary: String,
+    arbiter: String,
+    settings: fallback::Settings,
+}
+
 impl Reader<'_> {
     /// The file, or the first thing that is wrong with it.
     pub fn read(&self) -> Result<ConfigFile, Failure> {
@@ -115,7 +123,11 @@ impl Reader<'_> {
         }
         let mut draft = Draft::default();
         for (field, value) in self.table_of(&key, value)? {
-            faults.extend(self.field(&mut draft, &format!("{key}.{}", field.get_ref()), field, value).err());
+            let key = format!("{key}.{}", field.get_ref());
+            match field.get_ref().as_ref() {
+                "quorum" | "fallback" => self.composed(&mut draft, &key, field, value, faults),
+                _ => faults.extend(self.field(&mut draft, &key, field, value).err()),
+            }
         }
         let Draft { url, password_file, composed, on_down } = draft;
         let kind = match (composed, url) {
@@ -142,51 +154,94 @@ impl Reader<'_> {
             "url" => draft.url = Some(self.text_of(key, value)?),
             "password_file" => draft.password_file = Some(self.text_of(key, value)?.into()),
             "on_down" => draft.on_down = self.on_down(key, value)?,
-            "quorum" | "fallback" if draft.composed.is_some() => {
-                return Err(
-                    self.fault(field.span(), &format!("{key}: a store is a quorum or a fallback; take one out"))
-                );
-            }
-            "quorum" => draft.composed = Some(self.quorum(key, value)?),
-            "fallback" => draft.composed = Some(self.fallback(key, value)?),
             _ => return Err(self.unknown(field, STORE)),
         }
         Ok(())
     }
 
-    fn quorum(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Fault> {
-        let members = value.get_ref().as_array();
-        let members = members.ok_or_else(|| self.wrong_type(key, value, "a list: [\"redis://…\", …]"))?;
-        if members.len() < 3 || members.len().is_multiple_of(2) {
-            let message = format!("{key} has {} members, but has to have an odd number, three at least", members.len());
-            return Err(self.fault(value.span(), &message));
+    /// All that is wrong with what it is made of.
+    fn composed(
+        &self,
+        draft: &mut Draft,
+        key: &str,
+        field: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+        faults: &mut Vec<Fault>,
+    ) {
+        if draft.composed.is_some() {
+            let message = format!("{key}: a store is a quorum or a fallback; take one out");
+            return faults.push(self.fault(field.span(), &message));
         }
-        members.iter().map(|member| self.text_of(key, member)).collect::<Result<_, _>>().map(Kind::Quorum)
+        let known = faults.len();
+        let kind = match field.get_ref().as_ref() {
+            "quorum" => self.quorum(key, value, faults),
+            _ => self.fallback(key, value, faults),
+        };
+        draft.composed = kind.map_err(|fault| faults.extend(Some(fault).filter(|_| faults.len() == known))).ok();
     }
 
-    fn fallback(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Kind, Fault> {
-        let (mut primary, mut arbiter, mut settings) = (None, None, fallback::Settings::default());
+    fn quorum(&self, key: &str, value: &Spanned<DeValue<'_>>, faults: &mut Vec<Fault>) -> Result<Kind, Fault> {
+        let members = value.get_ref().as_array();
+        let members = members.ok_or_else(|| self.wrong_type(key, value, "a list: [\"redis://…\", …]"))?;
+        let urls = members.iter().filter_map(|member| self.noted(self.text_of(key, member), faults)).collect();
+        if members.len() < 3 || members.len().is_multiple_of(2) {
+            let message = format!("{key} has {} members, but has to have an odd number, three at least", members.len());
+            faults.push(self.fault(value.span(), &message));
+        }
+        Ok(Kind::Quorum(urls))
+    }
+
+    fn fallback(&self, key: &str, value: &Spanned<DeValue<'_>>, faults: &mut Vec<Fault>) -> Result<Kind, Fault> {
         let table = value.get_ref().as_table();
         let table = table.ok_or_else(|| self.wrong_type(key, value, "{ primary = \"…\", arbiter = \"…\" }"))?;
+        let (mut draft, known) = (FallbackDraft::default(), faults.len());
         for (field, value) in table {
             let key = format!("{key}.{}", field.get_ref());
-            match field.get_ref().as_ref() {
-                "primary" => primary = Some(self.text_of(&key, value)?),
-                "arbiter" => arbiter = Some(self.text_of(&key, value)?),
-                "primary_name" => settings = settings.primary_name(self.text_of(&key, value)?),
-                "route_lease" => settings = settings.route_lease(self.span(&key, value)?),
-                "max_ttl" => settings = settings.max_ttl(self.span(&key, value)?),
-                "down_after" => settings = settings.down_after(self.span(&key, value)?),
-                "up_after" => settings = settings.up_after(self.span(&key, value)?),
-                _ => return Err(self.unknown(field, FALLBACK)),
-            }
-            settings.check().map_err(|error| self.fault(value.span(), &format!("{key}: {error}")))?;
+            self.noted(self.fallback_field(&mut draft, &key, field, value), faults);
         }
-        let part = |part: Option<String>, word: &str, which: &str| {
-            part.ok_or_else(|| self.fault(value.span(), &format!("{key} has no {word}; add {word} = \"{which}\"")))
+        // What is missing may be there, misspelt.
+        if faults.len() == known {
+            let missing = [("primary", "redis://…"), ("arbiter", "postgres://…")];
+            for (word, which) in missing.into_iter().filter(|(word, _)| table.get(*word).is_none()) {
+                faults.push(self.fault(value.span(), &format!("{key} has no {word}; add {word} = \"{which}\"")));
+            }
+        }
+        let FallbackDraft { primary, arbiter, settings } = draft;
+        Ok(Kind::Fallback { primary, arbiter, settings })
+    }
+
+    fn fallback_field(
+        &self,
+        draft: &mut FallbackDraft,
+        key: &str,
+        field: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), Fault> {
+        let settings = draft.settings.clone();
+        let settings = match field.get_ref().as_ref() {
+            "primary" => {
+                draft.primary = self.text_of(key, value)?;
+                return Ok(());
+            }
+            "arbiter" => {
+                draft.arbiter = self.text_of(key, value)?;
+                return Ok(());
+            }
+            "primary_name" => settings.primary_name(self.text_of(key, value)?),
+            "route_lease" => settings.route_lease(self.span(key, value)?),
+            "max_ttl" => settings.max_ttl(self.span(key, value)?),
+            "down_after" => settings.down_after(self.span(key, value)?),
+            "up_after" => settings.up_after(self.span(key, value)?),
+            _ => return Err(self.unknown(field, FALLBACK)),
         };
-        let primary = part(primary, "primary", "redis://…")?;
-        Ok(Kind::Fallback { primary, arbiter: part(arbiter, "arbiter", "postgres://…")?, settings })
+        settings.check().map_err(|error| self.fault(value.span(), &format!("{key}: {error}")))?;
+        draft.settings = settings;
+        Ok(())
+    }
+
+    /// What was read; what is wrong with it is noted.
+    fn noted<T>(&self, read: Result<T, Fault>, faults: &mut Vec<Fault>) -> Option<T> {
+        read.map_err(|fault| faults.push(fault)).ok()
     }
 
     fn on_down(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<OnDown, Fault> {
@@ -240,6 +295,24 @@ mod tests {
             assert_eq!(failure.code, exit::CONFIG);
             failure.message
         })
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_what_a_store_is_made_of_is_told() {
+        for (text, wanted) in [
+            ("[stores.q]\nquorum = [5, \"a\", true, \"b\"]", &["4 members", "integer", "boolean"][..]),
+            (
+                "[stores.f]\nfallback = { primary = 5, arbitr = \"x\", up_after = \"soon\", route_lease = \"1ms\" }",
+                &["primary is of the type integer", "\"arbitr\"", "up_after: ", "route lease is 1ms"],
+            ),
+            ("[stores.f]\nfallback = {}", &["has no primary", "has no arbiter"]),
+        ] {
+            let faults = Reader { path: Path::new("/etc/l.toml"), text }.faults();
+            assert_eq!(faults.len(), wanted.len(), "{faults:?}");
+            for part in wanted {
+                assert!(faults.iter().any(|fault| fault.message.contains(part)), "{part}: {faults:?}");
+            }
+        }
     }
 
     const GOOD: &str = r#"

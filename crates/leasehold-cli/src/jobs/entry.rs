@@ -113,10 +113,15 @@ impl Entry {
         self.name == other.name && parts(self) == parts(other)
     }
 
+    /// Whether its command is one text, that a shell reads.
+    pub fn command_is_for_a_shell(&self) -> bool {
+        matches!(&self.task.argv[..], [_, flag, _] if flag == "-c")
+    }
+
     /// Its command, as people read it.
     pub fn command(&self) -> String {
         let words: Vec<_> = match &self.task.argv[..] {
-            [_, flag, script] if flag == "-c" => return script.to_string_lossy().into_owned(),
+            [_, _, script] if self.command_is_for_a_shell() => return script.to_string_lossy().into_owned(),
             words => words.iter().map(|word| word.to_string_lossy()).collect(),
         };
         words.join(" ")

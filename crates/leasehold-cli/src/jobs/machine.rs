@@ -30,9 +30,12 @@ impl Machine {
     /// Whether a shell would find a program of this name, along this PATH or ours.
     pub fn has_program(self, name: &str, path: Option<&str>) -> bool {
         let ours = std::env::var("PATH").unwrap_or_default();
-        let is_program = |path: &Path| {
-            fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        };
-        path.unwrap_or(&ours).split(':').filter(|dir| !dir.is_empty()).any(|dir| is_program(&Path::new(dir).join(name)))
+        let mut folders = path.unwrap_or(&ours).split(':').filter(|dir| !dir.is_empty());
+        folders.any(|dir| Self::is_program(&Path::new(dir).join(name)))
+    }
+
+    /// Whether there is a program at this path.
+    pub fn is_program(path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     }
 }

@@ -2,6 +2,7 @@
 
 mod crontab;
 mod entry;
+mod lacks;
 mod machine;
 mod table;
 mod value;
@@ -136,6 +137,13 @@ fn no_text(bytes: &[u8]) -> Fault {
     let right = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let wrong = bytes.get(right.len()).map_or_else(String::new, |byte| format!(" (0x{byte:02x})"));
     Fault::at(right, right.len(), format!("the file is not UTF-8 from here on{wrong}; save it as UTF-8"))
+}
+
+impl Jobs {
+    /// What this machine lacks of what they need, in their order.
+    pub fn lacking_here(&self) -> Vec<Fault> {
+        lacks::of(&self.entries)
+    }
 }
 
 impl Limits {

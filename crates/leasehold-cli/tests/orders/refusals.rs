@@ -44,3 +44,18 @@ fn a_store_that_keeps_no_notes_is_78() {
             .fails(78, &["keeps no notes", "have no history and hear of no orders", "compat="]);
     }
 }
+
+/// Who only looks leaves nothing behind.
+#[test]
+fn where_there_is_no_file_none_is_made() {
+    let bench = Bench::new();
+    for order in ORDERS.into_iter().chain([&["schedule", "reset-mark", "nigthly", "--reason", "x", "--yes"][..]]) {
+        bench.run(order).fails(64, &["has ever had a job \"nigthly\"", "there is no file ", "locks.db yet"]);
+        assert!(!bench.path("locks.db").exists(), "{order:?}");
+    }
+    let all = bench.run(["history", "--json"]);
+    all.fails(0, &["nothing that was asked for is recorded in sqlite://", "there is no file "]);
+    assert!(all.json() == serde_json::json!([]) && !bench.path("locks.db").exists(), "{all:?}");
+    bench.run(["pause", "nightly", "--force"]).says(&["nightly is paused"]);
+    assert!(bench.path("locks.db").exists());
+}

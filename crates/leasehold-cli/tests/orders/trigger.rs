@@ -19,6 +19,11 @@ fn what_is_asked_for_runs_once_in_a_fleet() {
         let run = ran.json();
         assert_eq!((ran.code, &run["state"]), (0, &json!("done")), "{ran:?}");
         assert_eq!(run["asked"], json!(format!("{}: the disk was full", operator())));
+        assert_eq!(
+            run["written"],
+            place.history(&["good", "--state", "done"])[0]["written"],
+            "when it was told how it ended"
+        );
         place.run(&["trigger", "bad", "--wait"]).fails(1, &[]);
         let failed = place.run(&["trigger", "bad", "--wait=20s"]);
         assert!(

@@ -225,3 +225,62 @@ fn all_that_is_wrong_with_a_crontab_is_told_at_once() {
         ],
     );
 }
+
+/// That another machine may run it is no reason to say nothing.
+#[test]
+fn what_is_missing_on_this_machine_is_told_and_no_error() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("work")).unwrap();
+    bench.write("work/plain", "");
+    bench.write(
+        "leasehold.toml",
+        r#"
+[jobs.here]
+every = "1m"
+command = ["ls", "-l"]
+dir = "work"
+
+[jobs.nowhere]
+every = "1m"
+command = "true"
+dir = "nowhere"
+
+[jobs.missing]
+every = "1m"
+command = ["/opt/no/such/backup"]
+
+[jobs.plain]
+every = "1m"
+command = ["./plain"]
+dir = "work"
+
+[jobs.path]
+every = "1m"
+command = ["ls"]
+env = { PATH = "/nowhere" }
+"#,
+    );
+    let checked = bench.run(["schedule", "--check", "-v"]);
+    checked.fails(
+        0,
+        &[
+            "./leasehold.toml, line 7, column 1: nowhere: there is no folder ./nowhere on this machine",
+            "line 12, column 1: missing: there is no program /opt/no/such/backup, or it may not be executed, on this machine",
+            "line 16, column 1: plain: there is no program ./plain",
+            "line 21, column 1: path: there is no program ls",
+        ],
+    );
+    assert_eq!(checked.stderr.lines().count(), 4, "{}", checked.stderr);
+    assert_eq!(bench.run(["schedule", "--check"]).stderr, "", "only who asks for all is told");
+    assert!(!bench.path("locks.db").exists());
+}
+
+#[test]
+fn two_mistakes_of_one_line_are_told_at_once() {
+    let bench = Bench::new();
+    bench.write("leasehold.toml", "[jobs.a]\ncron = \"61 25 * * *\"\ncommand = \"true\"\n");
+    ran(&mut bench.command(["schedule", "--check"])).fails(78, &["line 2, column 8: ", "61", "; and hour", "25"]);
+    bench.write("crontab", "61 * * * * root cd / && x\n");
+    ran(&mut bench.command(["schedule", "--crontab", "crontab", "--check"]))
+        .fails(78, &["line 1, column 1: ", "61", "line 1, column 12: root is a user here", "2 errors"]);
+}

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod composed;
 mod daemon;
 mod ends;
 mod files;

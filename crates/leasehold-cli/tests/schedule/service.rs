@@ -185,3 +185,21 @@ fn first_process_below(parent: u32) -> i32 {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
     children.split_whitespace().next().expect("it has a child").parse().unwrap()
 }
+
+/// As far as this machine can say: not every one has systemd.
+#[test]
+fn the_unit_of_the_manual_is_one_that_systemd_takes() {
+    const UNIT: &str = include_str!("../../../../examples/deploy/leasehold-schedule.service");
+    let bench = Bench::new();
+    let here = [("/usr/local/bin/leasehold", env!("CARGO_BIN_EXE_leasehold")), ("User=jobs", "User=root")];
+    let unit = here.iter().fold(UNIT.to_owned(), |unit, (there, here)| {
+        assert!(unit.contains(there), "{there}");
+        unit.replace(there, here)
+    });
+    let unit = bench.write("leasehold-schedule.service", &unit);
+    let Ok(verified) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(unit).output() else {
+        return eprintln!("systemd-analyze is not here");
+    };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && !said.contains("leasehold-schedule"), "{said}");
+}

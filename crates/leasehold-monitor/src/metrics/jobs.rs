@@ -30,7 +30,7 @@ fn nth_outcome(how: &How) -> usize {
     }
 }
 
-const REASONS: [&str; 7] = ["missed", "overlaps", "displaced", "paused", "overtaken", "counted", "too_old"];
+const REASONS: [&str; 8] = ["missed", "overlaps", "displaced", "paused", "overtaken", "counted", "too_old", "dropped"];
 
 fn nth_reason(why: &NotRun) -> usize {
     match why {
@@ -41,6 +41,7 @@ fn nth_reason(why: &NotRun) -> usize {
         NotRun::Overtaken(_) => 4,
         NotRun::Counted(_) => 5,
         NotRun::TooOld(_) => 6,
+        NotRun::Dropped => 7,
     }
 }
 

@@ -24,18 +24,29 @@ pub(crate) struct Fields {
 impl Fields {
     pub fn parse(words: &[&str], hashing: Hashing<'_>) -> Result<Self, ScheduleError> {
         let (second, words) = match *words {
-            [second, ref rest @ ..] if rest.len() == 5 => (Some(Field::parse(Kind::Second, second, hashing)?), rest),
+            [second, ref rest @ ..] if rest.len() == 5 => (Some(second), rest),
             _ => (None, words),
         };
         let &[minute, hour, day_of_month, month, day_of_week] = words else { return Err(count(words.len())) };
-        Ok(Self {
-            second,
-            minute: Field::parse(Kind::Minute, minute, hashing)?,
-            hour: Field::parse(Kind::Hour, hour, hashing)?,
-            day_of_month: Field::parse(Kind::DayOfMonth, day_of_month, hashing)?,
-            month: Field::parse(Kind::Month, month, hashing)?,
-            day_of_week: Field::parse(Kind::DayOfWeek, day_of_week, hashing)?,
-        })
+        let mut wrong = Vec::new();
+        let mut field = |kind, word| Field::parse(kind, word, hashing).map_err(|error| wrong.push(error)).ok();
+        let second = second.map(|word| field(Kind::Second, word));
+        let others = [
+            field(Kind::Minute, minute),
+            field(Kind::Hour, hour),
+            field(Kind::DayOfMonth, day_of_month),
+            field(Kind::Month, month),
+            field(Kind::DayOfWeek, day_of_week),
+        ];
+        // All that is wrong, at once.
+        let [Some(minute), Some(hour), Some(day_of_month), Some(month), Some(day_of_week)] = others else {
+            return Err(ScheduleError::all(&wrong));
+        };
+        let second = match second {
+            Some(None) => return Err(ScheduleError::all(&wrong)),
+            second => second.flatten(),
+        };
+        Ok(Self { second, minute, hour, day_of_month, month, day_of_week })
     }
 
     /// In their order.

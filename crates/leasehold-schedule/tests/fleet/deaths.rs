@@ -226,3 +226,45 @@ async fn an_observer_that_panics_stops_nothing() {
     drop(stop);
     running.await.expect("it ends without a panic");
 }
+
+/// Its scheduler is stopped, and stops it. The lock is free at once, and another node is done with the tick before the first has said so.
+#[tokio::test(start_paused = true)]
+async fn that_a_run_was_stopped_is_not_written_over_the_run_of_who_took_it_over() {
+    let fleet = Fleet::new().await;
+    let job = |nth, takes| fleet.job("job", "@every 6h", takes, nth).at_least_once(true);
+    let (first, faults) = fleet.faulty_node(0, [job(0, HOUR)]);
+    let begun = fleet.first_begun().await;
+    sleep(SECOND).await;
+    faults.always(Operation::ReadNotes, Fault::DelayRequest(4 * SECOND));
+    faults.always(Operation::WriteNotes, Fault::DelayRequest(4 * SECOND));
+    let stopping = tokio::spawn(first.stop());
+    while fleet.is_held().await {
+        sleep(SECOND / 100).await;
+    }
+    assert!(!stopping.is_finished());
+    let second = fleet.node(0, [job(1, SECOND / 10)]);
+    sleep(SECOND).await;
+    assert_eq!(fleet.told("job").await.get(&begun.tick), Some(&State::Done), "{:?}", fleet.ran());
+    stopping.await.unwrap();
+    second.stop().await;
+    assert_eq!((fleet.ran().len(), fleet.told("job").await.get(&begun.tick)), (2, Some(&State::Done)));
+}
+
+/// Also of so many that they would push its record out of the ledger.
+#[tokio::test(start_paused = true)]
+async fn a_run_for_which_more_were_skipped_than_are_kept_is_taken_up_too() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 1s", HOUR, 0).at_least_once(true);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    sleep(25 * MINUTE).await;
+    assert_eq!(fleet.told("job").await.get(&begun.tick), Some(&State::Running));
+    node.die();
+    sleep(MINUTE).await;
+    let node = fleet.node(0, [job()]);
+    sleep(HOUR + MINUTE).await;
+    node.stop().await;
+    let ran: Vec<_> = fleet.ran().into_iter().filter(|ran| ran.tick == begun.tick).collect();
+    assert!(ran.len() == 2 && ran[1].to.is_some(), "{ran:?}");
+    assert_eq!(fleet.record_of(begun.tick).await.state, State::Done);
+}

@@ -210,3 +210,36 @@ async fn a_pause_reaches_a_tick_that_waits_for_the_last_to_end() {
     node.stop().await;
     assert_eq!(fleet.ran().len(), 1, "{:?}", fleet.ran());
 }
+
+/// As over etcd, where the machine of whoever asks says what time it is: an hour ahead, say.
+#[tokio::test(start_paused = true)]
+async fn an_order_from_the_future_holds_nothing_up() {
+    let fleet = Fleet::new().await;
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [fleet.job("job", "@every 10m", SECOND, nth)])).collect();
+    sleep(5 * SECOND).await;
+    let asked = fleet.now() + SignedDuration::from_mins(65) + SignedDuration::from_millis(7);
+    let order = |id: &str, tick: Timestamp| leasehold::store::Note {
+        topic: leasehold::store::Topic::of_all("asked"),
+        id: leasehold::store::NoteId::new(id).unwrap(),
+        text: format!(r#"{{"job":"job","by":"ops","tick":"{tick}"}}"#),
+        keep: 24 * HOUR,
+        most: 1000,
+    };
+    let before_time = "1969-12-31T23:59:59Z".parse().unwrap();
+    let locks = fleet.locks();
+    locks.notes().unwrap().note(&[order("future", asked), order("past", before_time)]).await.unwrap();
+    sleep(HOUR).await;
+    let until = fleet.now();
+    fleet.assert_each_once("@every 10m", fleet.zero, until);
+    let late = |ran: &Ran| ran.from - Duration::try_from(ran.tick.duration_since(fleet.zero)).unwrap();
+    assert!(fleet.ran().iter().all(|ran| late(ran) < SECOND), "{:?}", fleet.ran());
+    sleep(10 * MINUTE).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    assert_eq!(
+        fleet.times().get(&Timestamp::from_millisecond(asked.as_millisecond()).unwrap()),
+        Some(&1),
+        "it has its turn then"
+    );
+}

@@ -343,3 +343,58 @@ async fn no_tick_runs_twice_and_none_is_silent_while_stores_come_and_go() {
     let due = between("*/2 * * * *", fleet.zero, until).len();
     assert!(times.len() * 10 > due * 9, "{} of {due}", times.len());
 }
+
+/// The store goes away when a tick was granted, and before those that were missed are written down.
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_before_a_tick_that_runs_is_recorded_though_the_store_goes_away() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", SECOND, 0).catch_up(24 * HOUR);
+    fleet.makes_known(job()).await;
+    sleep(35 * MINUTE).await;
+    let (node, faults) = fleet.faulty_node(0, [job()]);
+    faults.always(Operation::WriteNotes, Fault::Fail(ErrorKind::Unavailable));
+    let ran = fleet.first_begun().await;
+    sleep(20 * SECOND).await;
+    faults.heal();
+    sleep(MINUTE).await;
+    node.stop().await;
+    let told = fleet.told("job").await;
+    for tick in between("@every 10m", fleet.zero, ran.tick) {
+        assert_eq!(told.get(&tick), Some(if tick == ran.tick { &State::Done } else { &State::Missed }), "{tick}");
+    }
+}
+
+impl Fleet {
+    /// What is known of a tick's run, in full.
+    pub(super) async fn record_of(&self, tick: Timestamp) -> Record {
+        let locks = self.locks();
+        Ledger::of(&locks, "job").unwrap().of_tick(tick).await.unwrap().expect("it is recorded")
+    }
+}
+
+/// Its first record has to wait behind others until its lock is over; by then another has taken over, and is done.
+#[tokio::test(start_paused = true)]
+async fn a_beginning_that_comes_late_is_not_written_over_what_came_after_it() {
+    let fleet = Fleet::new().await;
+    let job = |nth, takes| fleet.job("job", "@every 1h", takes, nth).at_least_once(true).ttl(2 * SECOND);
+    let before = fleet.job("before", "59 59 * * * *", SECOND / 100, 0);
+    let (locks, faults, keeper) = fleet.faulty_locks();
+    let first = fleet.node_over(locks, 0, [job(0, HOUR), before]);
+    let second = fleet.node(-1, [job(1, SECOND / 10)]);
+    sleep(MINUTE).await;
+    faults.next(Operation::WriteNotes, Fault::DelayRequest(49 * SECOND / 10));
+    while fleet.ran().len() < 2 {
+        sleep(SECOND / 100).await;
+    }
+    let begun = fleet.ran()[1].clone();
+    assert_eq!((begun.node, begun.attempt), (0, 1));
+    keeper.always(Operation::Renew, Fault::LoseRequest);
+    sleep(3 * SECOND + SECOND / 2).await;
+    let done = fleet.record_of(begun.tick).await;
+    assert!(done.state == State::Done && done.attempts == 2, "{done:?}");
+    keeper.heal();
+    sleep(2 * MINUTE).await;
+    first.stop().await;
+    second.stop().await;
+    assert_eq!(fleet.record_of(begun.tick).await, done);
+}

@@ -1,5 +1,6 @@
 //! `leasehold history`: what became of the ticks of jobs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{LockName, Locks};
@@ -26,6 +27,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// # Errors
 /// What the store says; 64 for a job that nobody knows, 78 for a store that keeps no notes.
 pub fn run(args: &HistoryArgs, config: &Config) -> Result<i32, Failure> {
+    if let Some(file) = config.place().missing_file() {
+        return nowhere(args, config, &file);
+    }
     let told = block_on(async {
         let fleet = Fleet::of(config)?;
         look(&fleet, args).await
@@ -35,6 +39,20 @@ pub fn run(args: &HistoryArgs, config: &Config) -> Result<i32, Failure> {
     } else {
         told.show(args, config)?;
     }
+    Ok(exit::OK)
+}
+
+/// Nobody has ever written there, and a look makes no file.
+fn nowhere(args: &HistoryArgs, config: &Config, file: &Path) -> Result<i32, Failure> {
+    if let Some(job) = &args.job {
+        block_on(Fleet::with(config, job))?;
+    }
+    if args.json {
+        let none: [Line; 0] = [];
+        output::json(&none)?;
+    }
+    let what = "nothing that was asked for is recorded in";
+    output::tell(&format!("{what} {}: there is no file {} yet", config.shown(), file.display()));
     Ok(exit::OK)
 }
 
@@ -120,15 +138,11 @@ async fn settled(locks: &Locks, lines: Vec<Line>, holds: &[(String, Hold)]) -> R
 /// How a run has ended that is over by its lock.
 async fn last_words(locks: &Locks, line: Line) -> Result<Line, Failure> {
     let Some(tick) = line.tick else { return Ok(line.gone()) };
-    let now = line.written.unwrap_or(tick);
     let ended = Ledger::of(locks, &line.job)?
-        .of_tick(tick)
+        .entry_of(tick)
         .await?
-        .filter(|record| record.token != line.token || record.state != State::Running);
-    Ok(match ended {
-        Some(record) => Line::recorded(Entry { job: line.job, written: now, record }),
-        None => line.gone(),
-    })
+        .filter(|Entry { record, .. }| record.token != line.token || record.state != State::Running);
+    Ok(ended.map_or_else(|| line.gone(), Line::recorded))
 }
 
 /// What runs, and began before anything that was asked for; or nothing is written of it.
@@ -142,12 +156,13 @@ async fn unlisted(
     let mut unlisted = Vec::new();
     for (job, hold) in holds.iter().filter(|(job, hold)| !is_listed(job, hold)) {
         let held = Line::held(job, hold, now);
-        let record = match hold.tick() {
-            Some(tick) => Ledger::of(locks, job)?.of_tick(tick).await?.filter(|record| record.token == held.token),
+        let entry = match hold.tick() {
+            Some(tick) => {
+                Ledger::of(locks, job)?.entry_of(tick).await?.filter(|entry| entry.record.token == held.token)
+            }
             None => None,
         };
-        let recorded = |record| Line::recorded(Entry { job: job.clone(), written: now, record });
-        unlisted.push(record.map_or(held, recorded));
+        unlisted.push(entry.map_or(held, Line::recorded));
     }
     Ok(unlisted)
 }

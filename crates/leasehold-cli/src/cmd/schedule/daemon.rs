@@ -260,7 +260,7 @@ impl Daemon<'_> {
     }
 
     fn warn(&self) {
-        for warning in warnings(&self.source, &self.jobs) {
+        for warning in warnings(&self.source, &self.jobs.warnings) {
             self.journal.say(Weight::Detail, "warning", warning);
         }
     }

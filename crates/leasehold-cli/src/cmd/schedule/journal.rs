@@ -151,6 +151,7 @@ impl Journal {
     pub fn event(&self, event: &Event<'_>) {
         match event {
             Event::Started { job, tick, attempt, token, .. } => {
+                self.is_back(self.health.store_grants(Instant::now()));
                 let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
                 self.tell(
                     Weight::Usual,
@@ -270,7 +271,11 @@ impl Journal {
 
     /// The store answers.
     pub fn store_answers(&self) {
-        if let Some(away) = self.health.store_answers(Instant::now()) {
+        self.is_back(self.health.store_answers(Instant::now()));
+    }
+
+    fn is_back(&self, away: Option<Duration>) {
+        if let Some(away) = away {
             let took_ms = Some(milliseconds(away));
             let message = format!("the store answers again, after {}", span(away));
             self.notify.status("the store answers");

@@ -11,9 +11,9 @@ use self::journal::Journal;
 use self::notify::Notify;
 use self::writer::Writer;
 use crate::args::{ScheduleArgs, StoreArgs};
-use crate::config::Config;
+use crate::config::{Config, Fault};
 use crate::exit::{self, Failure};
-use crate::jobs::{Jobs, Limits, Refused, Source};
+use crate::jobs::{Limits, Refused, Source};
 use crate::metering::Metering;
 use crate::output::{plain, tell};
 use crate::warden::Found;
@@ -43,7 +43,10 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
     let config = config?;
     let Some(found) = found else {
         check::check(&jobs, args.json)?;
-        warnings(&source, &jobs).iter().for_each(|warning| tell(warning));
+        warnings(&source, &jobs.warnings).iter().for_each(|warning| tell(warning));
+        if args.verbose {
+            warnings(&source, &jobs.lacking_here()).iter().for_each(|warning| tell(warning));
+        }
         return Ok(exit::OK);
     };
     // Before any thread exists.
@@ -83,9 +86,9 @@ fn refuse(source: &Source, refused: &Refused) -> Failure {
 }
 
 /// A line for each thing that may surprise.
-fn warnings(source: &Source, jobs: &Jobs) -> Vec<String> {
+fn warnings(source: &Source, warnings: &[Fault]) -> Vec<String> {
     let told = |warning| plain(&format!("{}, {warning}", source.path().display()));
-    jobs.warnings.iter().map(told).collect()
+    warnings.iter().map(told).collect()
 }
 
 fn fault(doing: &str, error: &std::io::Error) -> Failure {

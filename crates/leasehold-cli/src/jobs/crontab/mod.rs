@@ -128,10 +128,13 @@ impl Reader {
             return self.wrong(n, line, at, format!("{rule}; {fix}"));
         }
         let when = words[..fields].iter().map(|(_, word)| *word).collect::<Vec<_>>().join(" ");
-        let Some(at_command) = self.command(n, line, &words[fields..]) else { return };
+        let Some(at_command) = self.command(n, line, &words[fields..]) else {
+            return self.check_when(n, line, at, &when);
+        };
         let (command, stdin) = command::read(&line[at_command..]);
         if command.trim().is_empty() {
-            return self.wrong(n, line, at_command, "there is no command in front of the %; write one".to_owned());
+            self.wrong(n, line, at_command, "there is no command in front of the %; write one".to_owned());
+            return self.check_when(n, line, at, &when);
         }
         if let Some((name, column)) = &given
             && let Err(error) = LockName::new(name)
@@ -142,6 +145,13 @@ impl Reader {
         let task = self.task(&command, stdin);
         let (name, zone) = (given.map(|(name, _)| name), self.zone.clone());
         self.drafts.push(Draft { line: n, column: column(line, at), name, when, zone, command, task });
+    }
+
+    /// Of a line that is refused already, what is wrong with its schedule besides.
+    fn check_when(&mut self, n: usize, line: &str, at: usize, when: &str) {
+        if let Err(error) = Schedule::parse_for("job", when, self.zone.as_deref()) {
+            self.wrong(n, line, at, error.to_string());
+        }
     }
 
     /// Where the command begins, among the words behind the schedule; none if the line was refused.

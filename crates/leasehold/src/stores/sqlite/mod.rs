@@ -94,6 +94,14 @@ impl Sqlite {
         &self.database.place.path
     }
 
+    /// The file that a URL names, whether it is there or not. Opens and makes nothing.
+    ///
+    /// # Errors
+    /// `Invalid`: the URL is wrong, or names no file where there is no default one.
+    pub fn file_of(url: &str) -> Result<PathBuf> {
+        Options::parse(url)?.path.map_or_else(place::default_path, Ok)
+    }
+
     /// The file that `sqlite:` names: `/var/lib/leasehold/locks.db` for root, else
     /// `$XDG_STATE_HOME/leasehold/locks.db`, else `~/.local/state/leasehold/locks.db`.
     ///

@@ -609,3 +609,13 @@ async fn the_counter_of_a_forgotten_key_is_kept_without_its_epoch() {
     let first = route.epoch.token(0).unwrap().number();
     assert!(later.number() < first && later.number() > grant.token.number() - first, "{later} after {}", grant.token);
 }
+
+#[test]
+fn a_url_says_which_file_it_names_and_makes_none() {
+    let dir = TempDir::new().unwrap();
+    let url = format!("sqlite://{}/a%20b.db?namespace=n", dir.path().display());
+    assert_eq!(Sqlite::file_of(&url).unwrap(), dir.path().join("a b.db"));
+    assert!(!dir.path().join("a b.db").exists());
+    assert_eq!(Sqlite::file_of("sqlite:").unwrap(), Sqlite::default_path().unwrap());
+    assert_eq!(Sqlite::file_of("redis://h").unwrap_err().kind(), ErrorKind::Invalid);
+}
