@@ -80,7 +80,9 @@ fn is_as_it_was(contention: &Contention) {
     assert!((busy.contended_share - 0.75).abs() < 1e-9);
     let (waited, held) = (busy.waited.unwrap(), busy.held.unwrap());
     assert!(waited.p50 <= waited.p99 && waited.p99 <= waited.max && waited.max > Duration::ZERO, "{waited:?}");
-    assert_eq!((busy.longest[0].label.as_str(), busy.longest[0].held.as_millis()), ("web-1/1/a", held.max.as_millis()));
+    // Most often the first, whom both wait for; on a busy machine it may be another.
+    assert!(busy.longest.iter().any(|hold| hold.label == "web-1/1/a"), "{busy:?}");
+    assert_eq!(busy.longest[0].held.as_millis(), held.max.as_millis());
     assert!(contention.since <= busy.longest[0].at && busy.longest[0].at <= contention.until, "{busy:?}");
     let ticks = of(contention, "ticks");
     assert_eq!((ticks.attempts, ticks.acquired, ticks.prevented.marks, ticks.contended), (3, 1, 2, 0), "{ticks:?}");
