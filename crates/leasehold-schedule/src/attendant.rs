@@ -31,9 +31,12 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The clock is looked at again before it is so late: it may be set to the right time bit by bit.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// What was asked for further ahead of our time than clocks differ was stamped by one that is fast. Nothing else is held up by it: it
-/// waits until then.
-const AHEAD: SignedDuration = SignedDuration::from_secs(120);
+/// What was asked for further ahead of our time waits until then, and holds nothing else up: it was stamped by a clock that is fast, or ours
+/// is slow. All that is due before it comes first, and must not come much too early.
+const AHEAD: SignedDuration = SignedDuration::from_secs(5);
+
+/// What was asked for is not run later than that, however late its job's ticks may be.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Who runs a tick has said so by then.
 const TO_TELL: Duration = Duration::from_secs(5);
@@ -180,7 +183,7 @@ impl Attendant {
     async fn recalls(&mut self) {
         let job = self.job();
         let Some(ledger) = Turn::of(&self.node, &job).ledger_if_any() else { return self.recalls = None };
-        let found = self.node.told(ledger.open().await);
+        let found = self.node.told(ledger.open(matches!(job.terms.overlap, Overlap::Allow(_))).await);
         // The ledger decides nothing, and nothing waits for it.
         self.recalls = if found.is_some() { None } else { Some(Instant::now() + LONGEST_PAUSE) };
         for tick in found.into_iter().flatten().filter_map(ledger::tick) {
@@ -243,7 +246,7 @@ impl Attendant {
         let until = plus(self.node.now(), AHEAD);
         let orders = self.orders.borrow();
         let asked = orders.asked.get(&job.name).map(Vec::as_slice).unwrap_or_default();
-        self.heard.retain(|tick| asked.iter().any(|asked| asked.tick == *tick));
+        self.heard.retain(|tick| asked.binary_search_by_key(tick, |asked| asked.tick).is_ok());
         let has_its_turn = |asked: &&Asked| asked.tick().is_some() && asked.tick <= until;
         asked.iter().filter(has_its_turn).find(|asked| !self.heard.contains(&asked.tick)).cloned()
     }
@@ -290,8 +293,8 @@ impl Attendant {
                 () = node.ends(Ending::Soon) => (),
                 _ = self.job.changed() => (),
                 _ = self.orders.changed() => {
-                    if self.asked(&job).is_none() && self.watched.is_empty() {
-                        continue; // It is about other jobs, or about ticks to come.
+                    if self.asked(&job).is_none() && self.comes(&job).is_none() && self.watched.is_empty() {
+                        continue; // It is about other jobs, or about ticks of its schedule.
                     }
                 }
                 _ = self.set.changed() => (),
@@ -311,7 +314,8 @@ impl Attendant {
                 }
             }
             Origin::Order(asked)
-                if !self.is_in_line(claim.tick) && age(self.shown, asked.tick) > job.terms.catch_up =>
+                if !self.is_in_line(claim.tick)
+                    && age(self.shown, asked.tick) > job.terms.catch_up.min(LONGEST_WAIT) =>
             {
                 self.is_over(&claim);
                 return self.turn(&job, &claim).is_unknown(claim.tick, NotRun::Missed).await;

@@ -28,6 +28,9 @@ use crate::scribe::Scribe;
 /// How often operators are listened to.
 const LISTEN: Duration = Duration::from_secs(2);
 
+/// How long the ledger may take to hear how runs have ended that were cut.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// Jobs, and where they are coordinated. One runs on every node; who runs a tick is decided in the store, for each tick anew.
 ///
 /// ```no_run
@@ -143,6 +146,7 @@ impl Scheduler {
         if !is_in_time {
             ending.send_replace(Ending::Now);
             while attendants.join_next().await.is_some() {}
+            let _ = tokio::time::timeout(LAST_WORDS, node.late.until_written(&node)).await;
         }
         node.locks.shutdown().await;
     }
