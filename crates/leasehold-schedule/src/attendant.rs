@@ -51,6 +51,8 @@ pub(crate) struct Attendant {
     set: watch::Receiver<()>,
     /// Ticks of its schedule up to here have had their turn on this node.
     cursor: Timestamp,
+    /// Since when this node has it.
+    began: Timestamp,
     /// What was taken for the time last.
     shown: Timestamp,
     /// What was asked for and has had its turn.
@@ -122,6 +124,7 @@ impl Attendant {
             orders,
             set,
             cursor,
+            began: shown,
             shown,
             heard: BTreeSet::new(),
             watched: Watched::default(),
@@ -165,8 +168,19 @@ impl Attendant {
         let Plan { claim, mut missed } =
             plan(&job.schedule, job.terms.missed, self.cursor, minus(now, jitter(&job)), job.terms.catch_up);
         missed.extend(claim);
-        let Some(last) = missed.last().copied() else { return };
+        let orders = self.orders.borrow().about(&job.name).1;
+        let orders: Vec<_> = orders.into_iter().filter(|asked| !self.heard.contains(&asked.tick)).collect();
+        if missed.is_empty() && orders.is_empty() {
+            return;
+        }
         self.node.sleeps(TO_TELL).await;
+        // Under another schedule it is run for them still.
+        for asked in orders.into_iter().filter(|_| !self.node.has(&job.name)) {
+            let Some(tick) = asked.tick() else { continue };
+            let turn = Turn { node: &self.node, job: &job, asked: Some(asked.told()) };
+            turn.is_unknown(tick, NotRun::Dropped).await;
+        }
+        let Some(last) = missed.last().copied() else { return };
         let behind = plus(last, SignedDuration::from_nanos(1));
         let why = |at| self.pause_of(&job, at).map_or(NotRun::Dropped, |pause| NotRun::Paused(pause.told()));
         Turn::of(&self.node, &job).are_not_run(&missed, Some(behind), why).await;
@@ -407,6 +421,7 @@ impl Attendant {
     }
 
     async fn begins(&mut self, job: &Arc<Job>, claim: Claim, guard: Guard) {
+        let was_skipped = self.was_skipped(job, &claim, &guard).await;
         if self.is_to_end() || guard.loss().is_some() {
             // Nobody has begun it: the next node may.
             drop(guard.not_started().await);
@@ -414,15 +429,29 @@ impl Attendant {
         }
         self.is_over(&claim);
         let Claim { tick, origin } = claim;
+        if was_skipped {
+            drop(guard.not_started().await);
+        } else {
+            self.runs_it(job, tick, &origin, guard);
+        }
+        if let Origin::Schedule(missed) = origin {
+            self.are_missed(job, &missed, Some(instant(tick))).await;
+        }
+    }
+
+    fn runs_it(&mut self, job: &Arc<Job>, tick: Tick, origin: &Origin, guard: Guard) {
         self.running.insert(tick);
-        let (node, its_job, asked) = (Arc::clone(&self.node), Arc::clone(job), self.asked_by(tick, &origin));
+        let (node, its_job, asked) = (Arc::clone(&self.node), Arc::clone(job), self.asked_by(tick, origin));
         self.runs.spawn(async move {
             let turn = Turn { node: &node, job: &its_job, asked };
             Some((tick, turn.run(guard, tick).await))
         });
-        if let Origin::Schedule(missed) = origin {
-            self.are_missed(job, &missed, Some(instant(tick))).await;
-        }
+    }
+
+    /// Of what was due before this node had the job: whether those who had it have skipped it, for good.
+    async fn was_skipped(&self, job: &Job, claim: &Claim, guard: &Guard) -> bool {
+        let is_older = instant(claim.tick) < self.began && guard.attempt() <= 1;
+        is_older && !matches!(claim.origin, Origin::Watched) && self.turn(job, claim).was_skipped(claim.tick).await
     }
 
     fn has_ended(&mut self, ended: Option<(Tick, How)>) {

@@ -69,6 +69,9 @@ pub struct Record {
     /// Why it failed, or was not run; why an operator did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It was not run because the job was still running, and this was its turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overlaps: bool,
     /// What it wrote last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
@@ -344,6 +347,7 @@ impl Record {
             attempts: 0,
             token: None,
             reason: None,
+            overlaps: false,
             output: String::new(),
         }
     }

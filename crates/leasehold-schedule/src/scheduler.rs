@@ -1,8 +1,8 @@
 //! Runs jobs at their ticks, beside other nodes that do the same.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -121,8 +121,8 @@ impl Scheduler {
         let (ending, told) = watch::channel(Ending::No);
         let (pace, orders) = (Pace::of(clock), watch::Sender::default());
         let (scribe, late, asking) = (Scribe::default(), Late::default(), Semaphore::new(ASKING));
-        let records = AtomicU32::new(ledger::MOST);
-        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, records, asking });
+        let (records, names) = (AtomicU32::new(ledger::MOST), Mutex::default());
+        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, records, names, asking });
         let mut attendants = JoinSet::new();
         tokio::select! {
             () = stop => (),
@@ -156,7 +156,7 @@ impl Scheduler {
 async fn attend_to(node: &Arc<Node>, mut roster: watch::Receiver<Vec<Job>>, attendants: &mut JoinSet<()>) {
     let mut listed = Listed::new();
     let mut jobs = first_jobs(node, &mut roster).await;
-    node.has_jobs(jobs.len());
+    node.has_jobs(jobs.iter().map(|(job, _)| job));
     // Each node has an order of its own for what is due at the same time: so one is the first here, another there.
     jobs.sort_by_cached_key(|(job, _)| hashed::order(node.locks.label(), &job.name));
     for (job, cursor) in jobs {
@@ -172,7 +172,7 @@ async fn attend_to(node: &Arc<Node>, mut roster: watch::Receiver<Vec<Job>>, atte
                 Some(_) = telling.join_next() => gone.clear(),
                 Ok(()) = roster.changed() => {
                     let jobs = roster.borrow_and_update().clone();
-                    node.has_jobs(jobs.len());
+                    node.has_jobs(jobs.iter());
                     telling = JoinSet::new();
                     gone.extend(listed.keys().cloned());
                     for job in &jobs {

@@ -125,7 +125,16 @@ impl<'a> Turn<'a> {
 
     fn record_of(&self, why: &NotRun) -> Record {
         let state = if *why == NotRun::Missed { State::Missed } else { State::Skipped };
-        Record { reason: Some(why.to_string()), asked: self.asked.clone(), ..Record::of(state, &self.label()) }
+        let overlaps = matches!(why, NotRun::Overlaps(_) | NotRun::Displaced(_));
+        let (reason, asked) = (Some(why.to_string()), self.asked.clone());
+        Record { reason, asked, overlaps, ..Record::of(state, &self.label()) }
+    }
+
+    /// Whether a tick has had its turn, and was not run because the job was still running, as far as is known.
+    pub async fn was_skipped(&self, tick: Tick) -> bool {
+        let Some(ledger) = self.ledger_if_any() else { return false };
+        let known = self.node.told(ledger.of_tick(instant(tick)).await).flatten();
+        known.is_some_and(|known| known.overlaps && !known.state.is_of_a_run())
     }
 
     pub(crate) fn ledger(&self) -> leasehold::Result<Ledger<'a>> {

@@ -333,3 +333,53 @@ async fn an_order_that_nobody_took_is_recorded_by_who_starts_later() {
     assert_eq!(fleet.told("job").await, BTreeMap::from(wanted));
     assert_eq!(fleet.ran().len(), 2);
 }
+
+/// Whoever starts anew looks whether others have dealt with it: also a tick of the schedule.
+#[tokio::test(start_paused = true)]
+async fn what_was_skipped_is_not_run_by_who_starts_later() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", 15 * MINUTE, 0).at_least_once(true);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    sleep(MINUTE).await;
+    let locks = fleet.locks();
+    let orders = Orders::over(&locks);
+    let asked = orders.trigger("job", "ops", "").await.unwrap();
+    fleet.until(begun.tick + SignedDuration::from_mins(16)).await;
+    node.stop().await;
+    let node = fleet.node(0, [job()]);
+    sleep(2 * MINUTE).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1)]));
+    let told = fleet.told("job").await;
+    let tick = begun.tick + SignedDuration::from_mins(10);
+    assert_eq!((told.get(&asked), told.get(&tick)), (Some(&State::Skipped), Some(&State::Skipped)));
+    sleep(5 * MINUTE).await;
+    assert_eq!(fleet.ran()[1].tick, tick + SignedDuration::from_mins(10), "it goes on");
+    node.stop().await;
+}
+
+/// Its job has gone, and nobody else has it. Where it has another schedule only, what was asked for is run.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_waits_when_its_job_is_taken_out_is_recorded() {
+    for goes in [true, false] {
+        let fleet = Fleet::new().await;
+        let job = |when| fleet.job("job", when, 15 * MINUTE, 0).overlap(Overlap::Queue);
+        let node = fleet.node(0, [job("@every 12h")]);
+        let begun = fleet.first_begun().await;
+        sleep(MINUTE).await;
+        let locks = fleet.locks();
+        let asked = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
+        sleep(MINUTE).await;
+        node.roster.replace(if goes { vec![] } else { vec![job("@every 6h")] }).unwrap();
+        sleep(MINUTE).await;
+        let known = Ledger::of(&locks, "job").unwrap().of_tick(asked).await.unwrap();
+        assert_eq!(
+            known.map(|record| (record.state, record.asked)),
+            goes.then(|| (State::Skipped, Some("ops".into())))
+        );
+        sleep(HOUR).await;
+        node.stop().await;
+        let ran: Vec<_> = fleet.ran().iter().map(|ran| ran.tick).collect();
+        assert_eq!(ran, if goes { vec![begun.tick] } else { vec![begun.tick, asked] });
+    }
+}
