@@ -63,6 +63,8 @@ pub(crate) struct Attendant {
     /// The newest tick before which those were looked at.
     hurried: Tick,
     waits: Option<Waits>,
+    /// When the last one had its turn that waited: until then those behind it could not have theirs.
+    served: Timestamp,
     seen: Option<Seen>,
     pause: Duration,
     /// Each says how it has ended; none where it is only to be seen that another node's is recorded.
@@ -125,6 +127,7 @@ impl Attendant {
             set,
             cursor,
             began: shown,
+            served: Timestamp::UNIX_EPOCH,
             shown,
             heard: BTreeSet::new(),
             watched: Watched::default(),
@@ -328,8 +331,8 @@ impl Attendant {
                 }
             }
             Origin::Order(asked)
-                if !self.is_in_line(claim.tick)
-                    && age(self.shown, asked.tick) > job.terms.catch_up.min(LONGEST_WAIT) =>
+                if !self.is_in_line(&job, claim.tick)
+                    && age(self.shown, asked.tick.max(self.served)) > job.terms.catch_up.min(LONGEST_WAIT) =>
             {
                 self.is_over(&claim);
                 return self.turn(&job, &claim).is_unknown(claim.tick, NotRun::Missed).await;
@@ -497,8 +500,10 @@ impl Attendant {
         self.waits = Some(Waits { tick: claim.tick, since, most, is_in_line });
     }
 
-    fn is_in_line(&self, tick: Tick) -> bool {
-        self.waits.as_ref().is_some_and(|waits| waits.tick == tick && waits.is_in_line)
+    /// Also behind one that stood in the line before it.
+    fn is_in_line(&self, job: &Job, tick: Tick) -> bool {
+        let is_in_line = |waits: &Waits| waits.is_in_line || job.terms.overlap == Overlap::Queue;
+        self.waits.as_ref().is_some_and(|waits| waits.tick == tick && is_in_line(waits))
     }
 
     /// Whether the job is still running for another tick: who has got the lock since this one was due came late, as it did.
@@ -523,7 +528,9 @@ impl Attendant {
             Origin::Order(asked) => drop(self.heard.insert(asked.tick)),
             Origin::Watched => self.watched.forget(claim.tick),
         }
-        self.waits.take_if(|waits| waits.tick == claim.tick);
+        if self.waits.take_if(|waits| waits.tick == claim.tick).is_some() {
+            self.served = self.shown;
+        }
     }
 
     async fn is_not_run(&mut self, claim: &Claim, why: NotRun) {

@@ -1,4 +1,4 @@
-//! What ran, and what did not: a record in the store, and never the decider.
+//! What ran, and what did not: a record in the store, which decides nothing but that what was skipped is not run by who starts later.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -296,17 +296,20 @@ async fn an_order_of_a_fast_clock_lets_no_tick_begin_before_it_is_due() {
 
 /// However long the run before it takes.
 #[tokio::test(start_paused = true)]
-async fn an_order_that_waits_in_line_for_hours_is_run() {
+async fn orders_that_wait_in_line_for_hours_are_run() {
     let fleet = Fleet::new().await;
-    let job = fleet.job("job", "@every 12h", 5 * HOUR, 0).overlap(Overlap::Queue);
-    let node = fleet.node(0, [job]);
+    let job = |nth| fleet.job("job", "@every 12h", 3 * HOUR, nth).overlap(Overlap::Queue);
+    let nodes = [fleet.node(0, [job(0)]), fleet.node(0, [job(1)])];
     let begun = fleet.first_begun().await;
     sleep(MINUTE).await;
     let locks = fleet.locks();
-    let asked = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
-    sleep(6 * HOUR).await;
-    assert_eq!(fleet.ran().iter().map(|ran| ran.tick).collect::<Vec<_>>(), [begun.tick, asked]);
-    node.die();
+    let mut wanted = vec![begun.tick];
+    for _ in 0..2 {
+        wanted.push(Orders::over(&locks).trigger("job", "ops", "").await.unwrap());
+    }
+    sleep(8 * HOUR).await;
+    assert_eq!(fleet.ran().iter().map(|ran| ran.tick).collect::<Vec<_>>(), wanted);
+    nodes.into_iter().for_each(Node::die);
 }
 
 /// Nobody was there for hours. What became of those that had their turn is not written over, nor told anew.
