@@ -1,5 +1,6 @@
 //! Clients that contend for locks over real stores, and what is read of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,6 +148,29 @@ async fn it_is_told_as_the_api_has_it() {
         (keys(&told["series"][0]), &told["step_ms"]),
         ("at attempts contended waited_p90_ms".into(), &300_000.into())
     );
+}
+
+/// As a reload does: a limit that was taken away is told no more.
+#[tokio::test]
+async fn all_limits_are_replaced() {
+    let tally = Tally::new();
+    let locks = Locks::builder().observer(tally.clone()).over(Arc::new(Memory::default()));
+    let keeping = tally.kept_in(&locks);
+    tally.limits([("one", HOUR), ("other", HOUR)]);
+    tally.limits([("other", Duration::from_secs(9))]);
+    for name in ["one", "other"] {
+        locks.lock(name).acquire().await.unwrap().guard().unwrap().release().await.unwrap();
+    }
+    keeping.end(SOON).await;
+    let told = serde_json::to_value(Contention::read(&locks, HOUR).await.unwrap()).unwrap();
+    let limits: BTreeMap<_, _> = told["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| (&lock["name"], &lock["limit_ms"]))
+        .map(|(name, limit)| (name.as_str().unwrap(), limit.as_u64()))
+        .collect();
+    assert_eq!(limits, BTreeMap::from([("one", None), ("other", Some(9000))]));
 }
 
 #[tokio::test]

@@ -129,6 +129,14 @@ impl Tally {
         }
     }
 
+    /// The same of all locks that have such a limit: of others what was said before counts no more.
+    pub fn limits<'a>(&self, all: impl IntoIterator<Item = (&'a str, Duration)>) {
+        let in_millis = |most: Duration| u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        let all = all.into_iter().map(|(name, most)| (self.shown(name).into(), in_millis(most)));
+        let all = all.take(MOST_LIMITS).collect();
+        self.counted().limits = all;
+    }
+
     /// Under what a lock is counted.
     fn shown<'a>(&self, name: &'a str) -> Cow<'a, str> {
         let group = self.shared.group.as_ref().and_then(|group| group(name));
