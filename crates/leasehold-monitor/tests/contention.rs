@@ -226,7 +226,8 @@ async fn a_client_writes_by_itself_and_rests_when_nothing_happens() {
         locks.lock("job").acquire().await.unwrap().guard().unwrap().release().await.unwrap();
     }
     eventually_async("it is written", SOON, async || faults.calls(Operation::WriteNotes) == 1).await;
-    assert_eq!(faults.calls(Operation::Time), 1);
+    let asked = faults.calls(Operation::Time);
+    assert!((1..=2).contains(&asked), "{asked}: for its notes, and if it is the one of eight who puts together");
     assert_eq!(of(&Contention::read(&locks, HOUR).await.unwrap(), "job").acquired, 100);
 }
 

@@ -485,6 +485,9 @@ const LAST_COUNT: Duration = Duration::from_millis(250);
 
 /// What counts this run: a key under the lock's name as it was given, for of keys there is no end.
 fn tally(args: &RunArgs, lock: &str) -> Tally {
+    if args.no_tally {
+        return Tally::off();
+    }
     if args.once_key.is_none() {
         return Tally::new();
     }
