@@ -122,6 +122,7 @@ export function someRuns() {
     if (nth === 4 || nth === 5) runs.push(notRun('billing/nightly', tick, 'missed', 'no scheduler was there'));
     else if (nth === 9) runs.push(notRun('billing/nightly', tick, 'skipped', 'it was still running'));
     else if (nth === 12) runs.push(run('billing/nightly', tick, node(), 400, 5 * MINUTE, { state: 'failed', reason: 'exit code 1', attempts: 3, output: 'fetching 40 accounts\nerror: <b>upstream</b> timed out\n' }));
+    else if (nth === 14) runs.push(run('billing/nightly', tick, 'batch-eu-2', 400, 0, { state: 'gone', ended: null }));
     else runs.push(run('billing/nightly', tick, node(), 400, (nth === 10 ? 24 : 6 + random() * 5) * MINUTE));
   }
   runs.push(run('billing/nightly', last(20 * MINUTE), 'web-1', 300, 0, { state: 'running', ended: null }));

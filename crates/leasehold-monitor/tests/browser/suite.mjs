@@ -290,9 +290,15 @@ looking('runs show what went wrong', fleet, async (looker, server) => {
   const { page } = looker;
   await looker.view('runs', 'hours=24');
   const shapes = (selector) => page.$$eval(selector, (all) => all.length);
-  for (const selector of ['.run.done', '.run.failed', '.run.lost', '.run.running.open', '.mark.missed', '.mark.skipped', 'rect.overlap', '.run.overlaps', '.mark.due', 'rect.paused']) {
+  for (const selector of ['.run.done', '.run.failed', '.run.gone', '.run.lost', '.run.running.open', '.mark.missed', '.mark.skipped', 'rect.overlap', '.run.overlaps', '.mark.due', 'rect.paused']) {
     assert.ok((await shapes(`.gantt ${selector}`)) > 0, selector);
   }
+  assert.match(await looker.text('.legend'), /gone 1/);
+  // A run whose node has died stands where it ran, and says so.
+  await page.$eval('.gantt .run.gone', (bar) => bar.dispatchEvent(new MouseEvent('click', { bubbles: true })));
+  await looker.sees(() => document.querySelector('.sheet .facts'));
+  assert.match(await looker.text('.sheet'), /gone\s+Its node has died.*batch-eu-2/s);
+  await looker.press('Escape');
   // The clocks in Berlin went back on 25 October; those in New York a week later.
   await looker.view('runs', `job=backup&hours=168&until=${Date.UTC(2026, 9, 28)}`);
   assert.equal(await shapes('.gantt rect.clocks'), 1);
