@@ -70,11 +70,7 @@ impl<K: Hash + Eq + Clone, T: Send + Sync + 'static> Keyed<K, T> {
     {
         let gate = Arc::clone(gate);
         let reading = self.reading(key);
-        let behind_the_gate = move |_| async move {
-            gate.pass().await;
-            read().await
-        };
-        reading.seen(behind_the_gate).await
+        reading.seen_after(async move { gate.pass().await }, move |_| read()).await
     }
 
     /// Has this one read again by whoever looks next.
@@ -121,6 +117,18 @@ mod tests {
         let known = Instant::now();
         join_all((0..20).map(|number| look(&keyed, &gate, number))).await;
         assert!(known.elapsed() < APART, "each was known");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_turn_does_not_wait_for_the_store() {
+        let (keyed, gate) = (Keyed::default(), Arc::default());
+        let looks = (0..600).map(|number| {
+            let (keyed, gate) = (&keyed, &gate);
+            async move { keyed.seen(&number, gate, move || square(number)).await.is_ok() }
+        });
+        assert!(join_all(looks).await.contains(&false), "nobody looks for ever");
+        tokio::time::sleep(600 * APART).await;
+        assert_eq!(keyed.reading(&599).last().as_deref(), Some(&(599 * 599)), "its turn came");
     }
 
     #[tokio::test(start_paused = true)]

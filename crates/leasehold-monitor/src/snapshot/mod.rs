@@ -204,7 +204,9 @@ impl Snapshot {
             let hours = this.hours.load(Ordering::Relaxed);
             let runs = Runs::read(before.as_deref(), &this.locks, &names, now, hours).await?;
             this.changed_if(before.is_none_or(|before| before.changes != runs.changes));
-            Ok((runs, in_turn(names.len())))
+            // What is not whole is gone on with, once the store has had its rest.
+            let fresh = if runs.next.is_some() { SECOND } else { in_turn(names.len()) };
+            Ok((runs, fresh))
         };
         self.runs.seen(read).await
     }
