@@ -49,7 +49,7 @@ pub(super) async fn by_its_own_name(State(served): State<Arc<Served>>, request: 
     }
 }
 
-fn check_host(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+pub(super) fn check_host(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let Hosts::These(names) = hosts else { return Ok(()) };
     let asked = asked_host(headers, uri).map(host_of).unwrap_or_default();
     if is_ours(&asked, names) {

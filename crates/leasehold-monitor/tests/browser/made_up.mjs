@@ -47,7 +47,7 @@ export function someLocks() {
   Object.assign(locks[0], { waiting: 3 });
   Object.assign(locks[2], { waiting: 1, state: 'revoked' });
   Object.assign(locks[5], { permits: 3, others: [{ ...who('batch-eu-2', 812, 'import/eu', 'a'.repeat(32)), token: '12', held_for_ms: 4000, remaining_ms: 9000, revoked: false }] });
-  Object.assign(locks[7], { holder: { id: null, label: 'foreign: 4c1b9b6e', host: null, library: 'redis-py' }, held_for_ms: 0 });
+  Object.assign(locks[7], { holder: { id: null, label: 'foreign: 4c1b9b6e', host: null, library: 'redis-py' }, held_for_ms: null });
   Object.assign(locks[8], { state: 'kept', holder: null, held_for_ms: null, remaining_ms: 41_000 });
   Object.assign(locks[9], { remaining_ms: null, waiting: 12, holder: who('web-2', 77, 'migrations') });
   return locks;
