@@ -222,6 +222,16 @@ looking('it is live, and says so when it is not', fleet, async (looker, server) 
   looker.wrong = looker.wrong.filter((one) => !/net::ERR_|status of 503/.test(one));
 });
 
+looking('a long examination holds up nothing else', fleet, async (looker, server) => {
+  server.holds.add('store');
+  await looker.page.reload();
+  await looker.sees(() => document.querySelectorAll('tbody tr').length > 1);
+  await state(looker, 'live');
+  await looker.press('4');
+  await looker.sees(() => document.querySelector('.gantt .run'));
+  assert.ok(await looker.page.$eval('#to-store .number', (number) => number.hidden), 'nothing is known of it');
+});
+
 looking('actions ask for name, who, why and once for the token', fleet, async (looker, server) => {
   const { page } = looker;
   const fill = async (values) => {
