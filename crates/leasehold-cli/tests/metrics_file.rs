@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::Bench;
+use common::{Bench, Going};
 use leasehold_testkit::servers::Redis;
 
 fn files(bench: &Bench) -> Vec<String> {
@@ -79,7 +79,9 @@ fn a_loss_is_counted_once_whoever_sees_it_first() {
     let too_long = on.iter().chain(&["--max-hold", "300ms", "--", "sleep", "30"]);
     bench.run(too_long).fails(76, &[]);
     lost("held_too_long");
-    let kill = format!("kill -9 {}; sleep 30", server.pid());
-    bench.run(on.iter().chain(&["--", "sh", "-c", &kill])).fails(76, &[]);
+    let going = Going::start(&mut bench.command(on.iter().chain(&["--", "sh", "-c", "echo began; exec sleep 30"])));
+    assert_eq!(going.line(), "began");
+    server.kill();
+    assert_eq!(going.end().0, 76);
     lost("unreachable");
 }
