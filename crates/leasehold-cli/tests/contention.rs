@@ -40,7 +40,11 @@ fn contend(bench: &Bench, url: &str) {
     }
     on(bench, url, &["run", "slow", "--max-hold", "300ms", "--", "sleep", "30"]).fails(76, &[]);
 
+    assert_eq!(on(bench, url, &["run", "unseen", "--no-tally", "--", "true"]).code, 0);
+    assert_eq!(ran(command(bench, url, &["run", "unseen", "--", "true"]).env("LEASEHOLD_NO_TALLY", "1")).code, 0);
+
     let told = on(bench, url, &["contention", "--json"]).json();
+    assert_eq!(told["locks"].as_array().unwrap().len(), 3, "and nothing of what was not to be counted: {told}");
     let busy = lock(&told, "busy");
     assert_eq!((&busy["attempts"], &busy["acquired"], &busy["contended"]), (&3.into(), &1.into(), &2.into()), "{busy}");
     assert!(busy["longest"][0]["label"].as_str().unwrap().ends_with("/sh"), "{busy}");

@@ -4,7 +4,8 @@ mod common;
 
 use std::fs;
 
-use common::Bench;
+use common::{Bench, Going};
+use leasehold_testkit::servers::Redis;
 
 fn files(bench: &Bench) -> Vec<String> {
     let names = fs::read_dir(bench.path(".")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -50,4 +51,37 @@ fn a_file_that_can_not_be_written_is_told_and_changes_no_exit_code() {
     let bench = Bench::new();
     let ran = bench.run(["run", "a", "--metrics-file", "no/such/a.prom", "--", "sh", "-c", "exit 3"]);
     ran.fails(3, &["--metrics-file no/such/a.prom", "No such file"]);
+}
+
+/// As for a report: what is no file is written to, and not replaced.
+#[test]
+fn a_link_stays_one_and_so_does_a_pipe() {
+    let bench = Bench::new();
+    std::os::unix::fs::symlink("a.prom", bench.path("link.prom")).unwrap();
+    bench.run(["run", "a", "--metrics-file", "link.prom", "--", "true"]).fails(0, &[]);
+    assert!(bench.path("link.prom").is_symlink() && written(&bench).contains("leasehold_acquisitions_total"));
+    let ran = bench.run(["run", "a", "--metrics-file", "/dev/stdout", "--", "true"]);
+    assert!(ran.stdout.contains("leasehold_acquisitions_total{lock=\"a\",outcome=\"acquired\"} 1"), "{ran:?}");
+}
+
+/// Also where the warden comes before the guard, for it ends the job before the lease's end.
+#[test]
+fn a_loss_is_counted_once_whoever_sees_it_first() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let url = server.url();
+    let lost = |reason: &str| {
+        let text = written(&bench);
+        let of = |line: &&str| line.starts_with("leasehold_losses_total{") && !line.ends_with(" 0");
+        let lines: Vec<_> = text.lines().filter(of).collect();
+        assert_eq!(lines, [format!("leasehold_losses_total{{lock=\"a\",reason=\"{reason}\"}} 1")], "{text}");
+    };
+    let on = ["run", "a", "--store", &url, "--metrics-file", "a.prom", "--ttl", "2s"];
+    let too_long = on.iter().chain(&["--max-hold", "300ms", "--", "sleep", "30"]);
+    bench.run(too_long).fails(76, &[]);
+    lost("held_too_long");
+    let going = Going::start(&mut bench.command(on.iter().chain(&["--", "sh", "-c", "echo began; exec sleep 30"])));
+    assert_eq!(going.line(), "began");
+    server.kill();
+    assert_eq!(going.end().0, 76);
+    lost("unreachable");
 }

@@ -48,6 +48,27 @@ fn status_tells_of_a_free_lock() {
     );
 }
 
+/// A name that is misspelt leaves no file behind that looks like one in which all is free.
+#[test]
+fn who_only_looks_makes_no_file() {
+    let bench = Bench::new();
+    let looks: [&[&str]; 6] = [
+        &["ls"],
+        &["ls", "--json"],
+        &["status", "a"],
+        &["contention"],
+        &["release", "a", "--now"],
+        &["release", "a", "--force", "--json"],
+    ];
+    for look in looks {
+        bench.run(look).fails(0, &[]);
+        assert!(!bench.path("locks.db").exists(), "{look:?}");
+    }
+    ran(&mut bench.bare(["ls"])).fails(0, &["no lock is held or waited for in sqlite://"]);
+    assert!(!bench.path(".local").exists());
+    bench.run(["ls", "--store", "sqlite:none/locks.db"]).fails(78, &["none", "create it"]);
+}
+
 #[test]
 fn status_tells_of_a_held_lock() {
     let bench = Bench::new();

@@ -1,5 +1,6 @@
 //! Clients that contend for locks over real stores, and what is read of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +81,9 @@ fn is_as_it_was(contention: &Contention) {
     assert!((busy.contended_share - 0.75).abs() < 1e-9);
     let (waited, held) = (busy.waited.unwrap(), busy.held.unwrap());
     assert!(waited.p50 <= waited.p99 && waited.p99 <= waited.max && waited.max > Duration::ZERO, "{waited:?}");
-    assert_eq!((busy.longest[0].label.as_str(), busy.longest[0].held.as_millis()), ("web-1/1/a", held.max.as_millis()));
+    // Most often the first, whom both wait for; on a busy machine it may be another.
+    assert!(busy.longest.iter().any(|hold| hold.label == "web-1/1/a"), "{busy:?}");
+    assert_eq!(busy.longest[0].held.as_millis(), held.max.as_millis());
     assert!(contention.since <= busy.longest[0].at && busy.longest[0].at <= contention.until, "{busy:?}");
     let ticks = of(contention, "ticks");
     assert_eq!((ticks.attempts, ticks.acquired, ticks.prevented.marks, ticks.contended), (3, 1, 2, 0), "{ticks:?}");
@@ -147,6 +150,29 @@ async fn it_is_told_as_the_api_has_it() {
     );
 }
 
+/// As a reload does: a limit that was taken away is told no more.
+#[tokio::test]
+async fn all_limits_are_replaced() {
+    let tally = Tally::new();
+    let locks = Locks::builder().observer(tally.clone()).over(Arc::new(Memory::default()));
+    let keeping = tally.kept_in(&locks);
+    tally.limits([("one", HOUR), ("other", HOUR)]);
+    tally.limits([("other", Duration::from_secs(9))]);
+    for name in ["one", "other"] {
+        locks.lock(name).acquire().await.unwrap().guard().unwrap().release().await.unwrap();
+    }
+    keeping.end(SOON).await;
+    let told = serde_json::to_value(Contention::read(&locks, HOUR).await.unwrap()).unwrap();
+    let limits: BTreeMap<_, _> = told["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| (&lock["name"], &lock["limit_ms"]))
+        .map(|(name, limit)| (name.as_str().unwrap(), limit.as_u64()))
+        .collect();
+    assert_eq!(limits, BTreeMap::from([("one", None), ("other", Some(9000))]));
+}
+
 #[tokio::test]
 async fn keys_are_counted_under_what_they_are_about() {
     let tally = Tally::grouped(|name| name.starts_with("invoice-").then(|| "invoices".into()));
@@ -200,7 +226,8 @@ async fn a_client_writes_by_itself_and_rests_when_nothing_happens() {
         locks.lock("job").acquire().await.unwrap().guard().unwrap().release().await.unwrap();
     }
     eventually_async("it is written", SOON, async || faults.calls(Operation::WriteNotes) == 1).await;
-    assert_eq!(faults.calls(Operation::Time), 1);
+    let asked = faults.calls(Operation::Time);
+    assert!((1..=2).contains(&asked), "{asked}: for its notes, and if it is the one of eight who puts together");
     assert_eq!(of(&Contention::read(&locks, HOUR).await.unwrap(), "job").acquired, 100);
 }
 

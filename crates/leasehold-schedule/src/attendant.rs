@@ -31,9 +31,12 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The clock is looked at again before it is so late: it may be set to the right time bit by bit.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// What was asked for further ahead of our time than clocks differ was stamped by one that is fast. Nothing else is held up by it: it
-/// waits until then.
-const AHEAD: SignedDuration = SignedDuration::from_secs(120);
+/// What was asked for further ahead of our time waits until then, and holds nothing else up: it was stamped by a clock that is fast, or ours
+/// is slow. All that is due before it comes first, and must not come much too early.
+const AHEAD: SignedDuration = SignedDuration::from_secs(5);
+
+/// What was asked for is not run later than that, however late its job's ticks may be.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Who runs a tick has said so by then.
 const TO_TELL: Duration = Duration::from_secs(5);
@@ -48,6 +51,8 @@ pub(crate) struct Attendant {
     set: watch::Receiver<()>,
     /// Ticks of its schedule up to here have had their turn on this node.
     cursor: Timestamp,
+    /// Since when this node has it.
+    began: Timestamp,
     /// What was taken for the time last.
     shown: Timestamp,
     /// What was asked for and has had its turn.
@@ -58,6 +63,8 @@ pub(crate) struct Attendant {
     /// The newest tick before which those were looked at.
     hurried: Tick,
     waits: Option<Waits>,
+    /// When the last one had its turn that waited: until then those behind it could not have theirs.
+    served: Timestamp,
     seen: Option<Seen>,
     pause: Duration,
     /// Each says how it has ended; none where it is only to be seen that another node's is recorded.
@@ -119,6 +126,8 @@ impl Attendant {
             orders,
             set,
             cursor,
+            began: shown,
+            served: Timestamp::UNIX_EPOCH,
             shown,
             heard: BTreeSet::new(),
             watched: Watched::default(),
@@ -162,8 +171,19 @@ impl Attendant {
         let Plan { claim, mut missed } =
             plan(&job.schedule, job.terms.missed, self.cursor, minus(now, jitter(&job)), job.terms.catch_up);
         missed.extend(claim);
-        let Some(last) = missed.last().copied() else { return };
+        let orders = self.orders.borrow().about(&job.name).1;
+        let orders: Vec<_> = orders.into_iter().filter(|asked| !self.heard.contains(&asked.tick)).collect();
+        if missed.is_empty() && orders.is_empty() {
+            return;
+        }
         self.node.sleeps(TO_TELL).await;
+        // Under another schedule it is run for them still.
+        for asked in orders.into_iter().filter(|_| !self.node.has(&job.name)) {
+            let Some(tick) = asked.tick() else { continue };
+            let turn = Turn { node: &self.node, job: &job, asked: Some(asked.told()) };
+            turn.is_unknown(tick, NotRun::Dropped).await;
+        }
+        let Some(last) = missed.last().copied() else { return };
         let behind = plus(last, SignedDuration::from_nanos(1));
         let why = |at| self.pause_of(&job, at).map_or(NotRun::Dropped, |pause| NotRun::Paused(pause.told()));
         Turn::of(&self.node, &job).are_not_run(&missed, Some(behind), why).await;
@@ -180,7 +200,7 @@ impl Attendant {
     async fn recalls(&mut self) {
         let job = self.job();
         let Some(ledger) = Turn::of(&self.node, &job).ledger_if_any() else { return self.recalls = None };
-        let found = self.node.told(ledger.open().await);
+        let found = self.node.told(ledger.open(matches!(job.terms.overlap, Overlap::Allow(_))).await);
         // The ledger decides nothing, and nothing waits for it.
         self.recalls = if found.is_some() { None } else { Some(Instant::now() + LONGEST_PAUSE) };
         for tick in found.into_iter().flatten().filter_map(ledger::tick) {
@@ -243,7 +263,7 @@ impl Attendant {
         let until = plus(self.node.now(), AHEAD);
         let orders = self.orders.borrow();
         let asked = orders.asked.get(&job.name).map(Vec::as_slice).unwrap_or_default();
-        self.heard.retain(|tick| asked.iter().any(|asked| asked.tick == *tick));
+        self.heard.retain(|tick| asked.binary_search_by_key(tick, |asked| asked.tick).is_ok());
         let has_its_turn = |asked: &&Asked| asked.tick().is_some() && asked.tick <= until;
         asked.iter().filter(has_its_turn).find(|asked| !self.heard.contains(&asked.tick)).cloned()
     }
@@ -290,8 +310,8 @@ impl Attendant {
                 () = node.ends(Ending::Soon) => (),
                 _ = self.job.changed() => (),
                 _ = self.orders.changed() => {
-                    if self.asked(&job).is_none() && self.watched.is_empty() {
-                        continue; // It is about other jobs, or about ticks to come.
+                    if self.asked(&job).is_none() && self.comes(&job).is_none() && self.watched.is_empty() {
+                        continue; // It is about other jobs, or about ticks of its schedule.
                     }
                 }
                 _ = self.set.changed() => (),
@@ -311,7 +331,8 @@ impl Attendant {
                 }
             }
             Origin::Order(asked)
-                if !self.is_in_line(claim.tick) && age(self.shown, asked.tick) > job.terms.catch_up =>
+                if !self.is_in_line(&job, claim.tick)
+                    && age(self.shown, asked.tick.max(self.served)) > job.terms.catch_up.min(LONGEST_WAIT) =>
             {
                 self.is_over(&claim);
                 return self.turn(&job, &claim).is_unknown(claim.tick, NotRun::Missed).await;
@@ -403,6 +424,7 @@ impl Attendant {
     }
 
     async fn begins(&mut self, job: &Arc<Job>, claim: Claim, guard: Guard) {
+        let was_skipped = self.was_skipped(job, &claim, &guard).await;
         if self.is_to_end() || guard.loss().is_some() {
             // Nobody has begun it: the next node may.
             drop(guard.not_started().await);
@@ -410,15 +432,29 @@ impl Attendant {
         }
         self.is_over(&claim);
         let Claim { tick, origin } = claim;
+        if was_skipped {
+            drop(guard.not_started().await);
+        } else {
+            self.runs_it(job, tick, &origin, guard);
+        }
+        if let Origin::Schedule(missed) = origin {
+            self.are_missed(job, &missed, Some(instant(tick))).await;
+        }
+    }
+
+    fn runs_it(&mut self, job: &Arc<Job>, tick: Tick, origin: &Origin, guard: Guard) {
         self.running.insert(tick);
-        let (node, its_job, asked) = (Arc::clone(&self.node), Arc::clone(job), self.asked_by(tick, &origin));
+        let (node, its_job, asked) = (Arc::clone(&self.node), Arc::clone(job), self.asked_by(tick, origin));
         self.runs.spawn(async move {
             let turn = Turn { node: &node, job: &its_job, asked };
             Some((tick, turn.run(guard, tick).await))
         });
-        if let Origin::Schedule(missed) = origin {
-            self.are_missed(job, &missed, Some(instant(tick))).await;
-        }
+    }
+
+    /// Of what was due before this node had the job: whether those who had it have skipped it, for good.
+    async fn was_skipped(&self, job: &Job, claim: &Claim, guard: &Guard) -> bool {
+        let is_older = instant(claim.tick) < self.began && guard.attempt() <= 1;
+        is_older && !matches!(claim.origin, Origin::Watched) && self.turn(job, claim).was_skipped(claim.tick).await
     }
 
     fn has_ended(&mut self, ended: Option<(Tick, How)>) {
@@ -464,8 +500,10 @@ impl Attendant {
         self.waits = Some(Waits { tick: claim.tick, since, most, is_in_line });
     }
 
-    fn is_in_line(&self, tick: Tick) -> bool {
-        self.waits.as_ref().is_some_and(|waits| waits.tick == tick && waits.is_in_line)
+    /// Also behind one that stood in the line before it.
+    fn is_in_line(&self, job: &Job, tick: Tick) -> bool {
+        let is_in_line = |waits: &Waits| waits.is_in_line || job.terms.overlap == Overlap::Queue;
+        self.waits.as_ref().is_some_and(|waits| waits.tick == tick && is_in_line(waits))
     }
 
     /// Whether the job is still running for another tick: who has got the lock since this one was due came late, as it did.
@@ -490,7 +528,9 @@ impl Attendant {
             Origin::Order(asked) => drop(self.heard.insert(asked.tick)),
             Origin::Watched => self.watched.forget(claim.tick),
         }
-        self.waits.take_if(|waits| waits.tick == claim.tick);
+        if self.waits.take_if(|waits| waits.tick == claim.tick).is_some() {
+            self.served = self.shown;
+        }
     }
 
     async fn is_not_run(&mut self, claim: &Claim, why: NotRun) {

@@ -9,6 +9,7 @@ use leasehold::{Locks, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
+use crate::ledger::Ledger;
 
 const JOBS: Topic = Topic::of_all("jobs");
 
@@ -26,6 +27,9 @@ const PAGE: u32 = 1000;
 
 /// So many are written at a time: nobody is kept waiting by a fleet that starts.
 const AT_ONCE: usize = 500;
+
+/// So many records of a job that was taken out are looked at.
+const RECORDS: u32 = 50;
 
 /// Of so many schedules of a job it is known since when it had them: while a fleet is being updated, two take turns.
 const SCHEDULES: usize = 4;
@@ -61,7 +65,7 @@ struct Since {
 
 /// Since when each of these jobs is known under the schedule that it has, by the store's clock: from then on its ticks count.
 /// A new job, and one whose schedule has changed or which was taken out and put back, begins at its next tick; one that every node knew
-/// before is made up for.
+/// before is made up for, and so is one that was taken out on some nodes while others went on with it.
 ///
 /// # Errors
 /// The store keeps no notes, or can't say.
@@ -72,7 +76,8 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
     for job in jobs {
         let (written, mut known) = known.remove(job.name()).unwrap_or_default();
         let when = when(job);
-        if std::mem::take(&mut known.is_gone) {
+        let was_gone = std::mem::take(&mut known.is_gone);
+        if was_gone && !goes_on(locks, job, instant(written)).await? {
             known.schedules.retain(|known| known.when != when);
         }
         let first = known.schedules.iter().find(|known| known.when == when).map(|known| known.since);
@@ -82,7 +87,7 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
         if first.is_none() {
             known.schedules.insert(0, Since { when, since: begins });
             known.schedules.truncate(SCHEDULES);
-        } else if now.saturating_sub(written) < FRESH {
+        } else if !was_gone && now.saturating_sub(written) < FRESH {
             continue;
         }
         changed.push(note(job.name(), &known)?);
@@ -91,7 +96,14 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
     Ok(since)
 }
 
+/// Whether anything is known of a tick of a job that was due after some node had it no more: then another had it still.
+async fn goes_on(locks: &Locks, job: &Job, gone: Timestamp) -> Result<bool> {
+    let since = Ledger::of(locks, job.name())?.newest_since(gone, RECORDS).await?;
+    Ok(since.iter().any(|entry| entry.record.tick.is_some_and(|tick| tick > gone)))
+}
+
 /// Has the fleet know that these jobs were taken out of the list of a running scheduler. Where one is put back, it begins at its next tick.
+/// Each scheduler says so: when the last one did is what counts.
 ///
 /// # Errors
 /// The store keeps no notes, or can't say.
@@ -99,7 +111,7 @@ pub(crate) async fn are_gone(locks: &Locks, jobs: &BTreeSet<String>) -> Result<(
     if jobs.is_empty() {
         return Ok(());
     }
-    let known = read(locks).await?.into_iter().filter(|(job, (_, known))| jobs.contains(job) && !known.is_gone);
+    let known = read(locks).await?.into_iter().filter(|(job, _)| jobs.contains(job));
     let gone: Vec<_> =
         known.map(|(job, (_, known))| note(&job, &Known { is_gone: true, ..known })).collect::<Result<_>>()?;
     write(locks, &gone).await

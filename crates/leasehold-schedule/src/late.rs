@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold::Result;
 use leasehold::store::Note;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::ledger::{Ledger, Record};
 use crate::node::{LONGEST_PAUSE, Node, SHORTEST_PAUSE};
 
 /// So many records of a node wait; beyond that the oldest is dropped, one that is of no run first.
 const MOST: usize = 1000;
+
+/// A store that has refused some is asked to write the others for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The records of a node that wait for the store: of each run what was said last.
 #[derive(Debug, Default)]
@@ -76,19 +80,27 @@ impl Late {
         }
     }
 
-    /// False as soon as the store can't be asked.
+    /// Each once; false if some can't be written now. They wait behind the others: one that can't be written keeps none of them waiting.
     async fn write_all(&self, node: &Node) -> bool {
-        while let Some(waiting) = self.oldest() {
+        let (began, mut all_written) = (Instant::now(), true);
+        for _ in 0..self.with(|all| all.len()) {
+            let Some(waiting) = self.oldest() else { break };
             match write(node, &waiting).await {
-                Err(error) if error.is_transient() => return false,
+                Err(error) if error.is_transient() => {
+                    all_written = false;
+                    self.with(|all| all.rotate_left(usize::from(all.front() == Some(&waiting))));
+                    if began.elapsed() > PATIENCE {
+                        break;
+                    }
+                }
                 written => {
                     node.told(written);
+                    // Where something newer has come meanwhile, that waits.
+                    self.with(|all| all.retain(|other| *other != waiting));
                 }
             }
-            // Where something newer has come meanwhile, that waits.
-            self.with(|all| all.retain(|other| *other != waiting));
         }
-        true
+        all_written
     }
 
     fn oldest(&self) -> Option<Waiting> {

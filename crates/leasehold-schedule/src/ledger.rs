@@ -1,4 +1,4 @@
-//! What ran, and what did not: a record in the store, and never the decider.
+//! What ran, and what did not: a record in the store, which decides nothing but that what was skipped is not run by who starts later.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -69,6 +69,9 @@ pub struct Record {
     /// Why it failed, or was not run; why an operator did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It was not run because the job was still running, and this was its turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overlaps: bool,
     /// What it wrote last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
@@ -209,16 +212,30 @@ impl<'a> Ledger<'a> {
         Ok(runs)
     }
 
-    /// The ticks that nobody has brought to an end, as far as is known, back to the last run that has ended: many may have been
-    /// skipped since.
-    pub(crate) async fn open(&self) -> Result<Vec<jiff::Timestamp>> {
-        let (mut pages, mut open) = (Pages::back_to(self, jiff::Timestamp::UNIX_EPOCH), Vec::new());
+    /// Whether nothing is known of a tick, and nothing can have been forgotten: of what was written since no more than is kept.
+    pub(crate) async fn is_silent_of(&self, tick: jiff::Timestamp) -> Result<bool> {
+        let (mut pages, mut read) = (Pages::back_to(self, tick), 0);
+        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
         while let Some(page) = pages.next().await? {
+            read += page.iter().filter(|noted| board::instant(noted.at) >= tick).count();
+            if read >= most || page.iter().filter_map(record).any(|record| record.tick == Some(tick)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The ticks that nobody has brought to an end, as far as is known, back to the last run that has ended: many may have been
+    /// skipped since. Where runs go on beside one another an older one may be open than that one: then all that is kept is read.
+    pub(crate) async fn open(&self, side_by_side: bool) -> Result<Vec<jiff::Timestamp>> {
+        let (mut pages, mut open) = (Pages::back_to(self, jiff::Timestamp::UNIX_EPOCH), Vec::new());
+        for _ in 0..MOST.div_ceil(PAGE) {
+            let Some(page) = pages.next().await? else { break };
             let (ended, others): (Vec<_>, Vec<_>) =
                 page.iter().filter_map(record).partition(|record| matches!(record.state, State::Done | State::Failed));
             let is_open = |record: &Record| matches!(record.state, State::Running | State::Lost | State::Stopped);
             open.extend(others.into_iter().filter(is_open).filter_map(|record| record.tick));
-            if !ended.is_empty() {
+            if !ended.is_empty() && !side_by_side {
                 break;
             }
         }
@@ -330,6 +347,7 @@ impl Record {
             attempts: 0,
             token: None,
             reason: None,
+            overlaps: false,
             output: String::new(),
         }
     }
@@ -460,6 +478,45 @@ mod tests {
         locks.notes().unwrap().note(&[skipped]).await.unwrap();
         assert_eq!(ledger.of_tick(other).await.unwrap().unwrap().state, State::Skipped);
         assert_eq!(ledger.run_of(other).await.unwrap(), None);
+    }
+
+    /// An older run may go on beside others.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_open_behind_what_ended_since_is_found_where_runs_go_on_side_by_side() {
+        let clock = std::sync::Arc::new(leasehold_testkit::PausedClock::start());
+        let store = leasehold::stores::Memory::new(clock.clone());
+        let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
+        let ledger = Ledger::of(&locks, "job").unwrap().keeping(300);
+        let first = board::instant(locks.time().await.unwrap());
+        for nth in 0..200 {
+            let tick = first + SignedDuration::from_secs(nth);
+            let state = if nth == 0 { State::Running } else { State::Done };
+            let record = Record { tick: Some(tick), ..Record::of(state, "web") };
+            locks.notes().unwrap().note(&[ledger.note(&tick.to_string(), record).unwrap()]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(ledger.open(true).await.unwrap(), [first]);
+        assert_eq!(ledger.open(false).await.unwrap(), [], "what has ended last has the lock after it");
+    }
+
+    /// Then nobody can say of a tick that it was never run.
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_been_forgotten_is_not_unknown() {
+        let clock = std::sync::Arc::new(leasehold_testkit::PausedClock::start());
+        let store = leasehold::stores::Memory::new(clock.clone());
+        let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
+        let ledger = Ledger::of(&locks, "job").unwrap().keeping(60);
+        let asked = board::instant(locks.time().await.unwrap());
+        let mut silent = Vec::new();
+        for nth in 1..=60 {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let tick = board::instant(locks.time().await.unwrap());
+            let record = Record { tick: Some(tick), ..Record::of(State::Done, "web") };
+            locks.notes().unwrap().note(&[ledger.note(&tick.to_string(), record).unwrap()]).await.unwrap();
+            assert!(!ledger.is_silent_of(tick).await.unwrap(), "it ran");
+            silent.extend(ledger.is_silent_of(asked).await.unwrap().then_some(nth));
+        }
+        assert_eq!(silent, (1..60).collect::<Vec<_>>());
     }
 
     /// Which many were skipped since, or made up for.

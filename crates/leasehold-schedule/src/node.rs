@@ -1,8 +1,9 @@
 //! What the jobs of one node share: the locks, the time, whom to tell, and whether it is to end.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use leasehold::{Error, Locks};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::event::{Event, Observer};
+use crate::job::Job;
 use crate::late::Late;
 use crate::ledger::{self, Ledger};
 use crate::orders::Standing;
@@ -51,6 +53,8 @@ pub(crate) struct Node {
     pub late: Late,
     /// How many records of each job are kept.
     pub records: AtomicU32,
+    /// The names of its jobs.
+    pub names: Mutex<HashSet<String>>,
     /// So many claims are under way at a time: of a store that is asked for all that is due at once the last answers would come too late.
     pub asking: Semaphore,
 }
@@ -80,9 +84,15 @@ impl Node {
         Ok(Ledger::of(&self.locks, job)?.keeping(self.records.load(Ordering::Relaxed)))
     }
 
-    /// It has so many jobs now.
-    pub fn has_jobs(&self, jobs: usize) {
-        self.records.store(ledger::kept_of_each(jobs), Ordering::Relaxed);
+    /// It has these jobs now.
+    pub fn has_jobs<'a>(&self, jobs: impl ExactSizeIterator<Item = &'a Job>) {
+        self.records.store(ledger::kept_of_each(jobs.len()), Ordering::Relaxed);
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = jobs.map(|job| job.name.clone()).collect();
+    }
+
+    /// Whether it has a job of that name now.
+    pub fn has(&self, job: &str) -> bool {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).contains(job)
     }
 
     pub fn is_ending(&self) -> bool {

@@ -32,8 +32,9 @@ const LOOKS: u32 = 100;
 /// So many earlier ones of a job are remembered.
 const MOST_BEFORE: usize = 8;
 
-/// Whoever is to run what was asked for looks every few seconds.
-const KEEP_ASKED: Duration = Duration::from_secs(3600);
+/// Whoever is to run what was asked for looks every few seconds; but it may stand in line behind a run of a day, and of what nobody took
+/// whoever starts later says so.
+const KEEP_ASKED: Duration = Duration::from_secs(25 * 3600);
 const MOST_ASKED: u32 = 1000;
 
 /// The lock under which runs are asked for, one at a time. No job has its name.

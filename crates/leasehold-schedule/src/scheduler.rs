@@ -1,8 +1,8 @@
 //! Runs jobs at their ticks, beside other nodes that do the same.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -27,6 +27,9 @@ use crate::scribe::Scribe;
 
 /// How often operators are listened to.
 const LISTEN: Duration = Duration::from_secs(2);
+
+/// How long the ledger may take to hear how runs have ended that were cut.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Jobs, and where they are coordinated. One runs on every node; who runs a tick is decided in the store, for each tick anew.
 ///
@@ -118,8 +121,8 @@ impl Scheduler {
         let (ending, told) = watch::channel(Ending::No);
         let (pace, orders) = (Pace::of(clock), watch::Sender::default());
         let (scribe, late, asking) = (Scribe::default(), Late::default(), Semaphore::new(ASKING));
-        let records = AtomicU32::new(ledger::MOST);
-        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, records, asking });
+        let (records, names) = (AtomicU32::new(ledger::MOST), Mutex::default());
+        let node = Arc::new(Node { locks, pace, observer, ending: told, orders, scribe, late, records, names, asking });
         let mut attendants = JoinSet::new();
         tokio::select! {
             () = stop => (),
@@ -143,6 +146,7 @@ impl Scheduler {
         if !is_in_time {
             ending.send_replace(Ending::Now);
             while attendants.join_next().await.is_some() {}
+            let _ = tokio::time::timeout(LAST_WORDS, node.late.until_written(&node)).await;
         }
         node.locks.shutdown().await;
     }
@@ -152,7 +156,7 @@ impl Scheduler {
 async fn attend_to(node: &Arc<Node>, mut roster: watch::Receiver<Vec<Job>>, attendants: &mut JoinSet<()>) {
     let mut listed = Listed::new();
     let mut jobs = first_jobs(node, &mut roster).await;
-    node.has_jobs(jobs.len());
+    node.has_jobs(jobs.iter().map(|(job, _)| job));
     // Each node has an order of its own for what is due at the same time: so one is the first here, another there.
     jobs.sort_by_cached_key(|(job, _)| hashed::order(node.locks.label(), &job.name));
     for (job, cursor) in jobs {
@@ -168,7 +172,7 @@ async fn attend_to(node: &Arc<Node>, mut roster: watch::Receiver<Vec<Job>>, atte
                 Some(_) = telling.join_next() => gone.clear(),
                 Ok(()) = roster.changed() => {
                     let jobs = roster.borrow_and_update().clone();
-                    node.has_jobs(jobs.len());
+                    node.has_jobs(jobs.iter());
                     telling = JoinSet::new();
                     gone.extend(listed.keys().cloned());
                     for job in &jobs {

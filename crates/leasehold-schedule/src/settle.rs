@@ -85,9 +85,10 @@ impl Turn<'_> {
                 Ok(Outcome::Contended(holding)) => free_in = holding.free_in(),
                 Err(_) => (),
             }
-            // Left open, another node finds out, and does it again. So may one that is quicker once the minimum hold is over.
+            // Left open, another node finds out, and does it again: that is not how the tick has ended. So may one that is quicker once
+            // the minimum hold is over.
             if !self.node.sleeps(pause_before(free_in, pause)).await {
-                return failed;
+                return How::Stopped;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

@@ -62,10 +62,10 @@ impl<'a> Turn<'a> {
         self.writes(None, record.clone(), ledger.not_run(instant(tick), record)).await;
     }
 
-    /// The same, if nothing is known of a run.
+    /// The same, if nothing is known of it.
     pub async fn is_unknown(&self, tick: Tick, why: NotRun) {
         let Some(ledger) = self.ledger_if_any() else { return };
-        if self.node.told(ledger.run_of(instant(tick)).await).is_some_and(|run| run.is_none()) {
+        if self.node.told(ledger.is_silent_of(instant(tick)).await) == Some(true) {
             self.is_not_run(tick, why).await;
         }
     }
@@ -125,7 +125,16 @@ impl<'a> Turn<'a> {
 
     fn record_of(&self, why: &NotRun) -> Record {
         let state = if *why == NotRun::Missed { State::Missed } else { State::Skipped };
-        Record { reason: Some(why.to_string()), asked: self.asked.clone(), ..Record::of(state, &self.label()) }
+        let overlaps = matches!(why, NotRun::Overlaps(_) | NotRun::Displaced(_));
+        let (reason, asked) = (Some(why.to_string()), self.asked.clone());
+        Record { reason, asked, overlaps, ..Record::of(state, &self.label()) }
+    }
+
+    /// Whether a tick has had its turn, and was not run because the job was still running, as far as is known.
+    pub async fn was_skipped(&self, tick: Tick) -> bool {
+        let Some(ledger) = self.ledger_if_any() else { return false };
+        let known = self.node.told(ledger.of_tick(instant(tick)).await).flatten();
+        known.is_some_and(|known| known.overlaps && !known.state.is_of_a_run())
     }
 
     pub(crate) fn ledger(&self) -> leasehold::Result<Ledger<'a>> {
@@ -179,8 +188,10 @@ impl<'a> Turn<'a> {
             ..record
         };
         // What was lost, stopped or never begun another node may have begun since; so may it what has failed, until that is settled.
-        if (how == How::Done && !was_lost) || !self.is_run_again(&record).await {
+        if how == How::Done && !was_lost {
             self.records(&id, record).await;
+        } else {
+            self.records_unless_run_again(&id, record).await;
         }
         how
     }
@@ -194,17 +205,33 @@ impl<'a> Turn<'a> {
         let period = Duration::try_from(later.duration_since(tick)).unwrap_or_default().max(A_MINUTE);
         let mut over = pin!(over);
         while tokio::time::timeout(period, &mut over).await.is_err() {
-            if !self.is_run_again(record).await {
-                self.records(id, record.clone()).await;
+            self.records_unless_run_again(id, record.clone()).await;
+        }
+    }
+
+    /// Where another node has taken it over, what that one says stands. If it can't be known now, it is looked again before it is written.
+    async fn records_unless_run_again(&self, id: &str, record: Record) {
+        match self.is_run_again(&record).await {
+            Ok(true) => (),
+            Err(error) if error.is_transient() => {
+                self.node.tell(&Event::LedgerFailed { error: &error });
+                let note = self.ledger().and_then(|ledger| ledger.note(id, record.clone()));
+                if let Some(note) = self.node.told(note) {
+                    self.node.late.add(Waiting { job: self.job.name.clone(), record, note });
+                }
+            }
+            looked => {
+                self.node.told(looked);
+                self.records(id, record).await;
             }
         }
     }
 
     /// Whether another node has taken over what this one has given back or lost, as far as is known.
-    async fn is_run_again(&self, record: &Record) -> bool {
-        let (Some(ledger), Some(tick)) = (self.ledger_if_any(), record.tick) else { return false };
-        let known = self.node.told(ledger.run_of(tick).await).flatten();
-        known.is_some_and(|known| known.token_number() > record.token_number())
+    async fn is_run_again(&self, record: &Record) -> leasehold::Result<bool> {
+        let (Some(ledger), Some(tick)) = (self.ledger_if_any(), record.tick) else { return Ok(false) };
+        let known = ledger.run_of(tick).await?;
+        Ok(known.is_some_and(|known| known.token_number() > record.token_number()))
     }
 
     /// Where the store can't be asked now, it is written later.
@@ -223,8 +250,12 @@ impl<'a> Turn<'a> {
         // Nothing overtakes what was said before about the same.
         let Some(waiting) = self.node.late.not_replacing(waiting) else { return };
         let written = self.node.scribe.write(&self.node.locks, waiting.note.clone(), until).await;
+        let is_too_late = until.is_some_and(|until| until <= Instant::now());
         if written.as_ref().is_err_and(Error::is_transient) {
             self.node.late.add(waiting);
+            if is_too_late {
+                return; // That its turn came too late is no fault of the store's.
+            }
         }
         self.node.told(written);
     }

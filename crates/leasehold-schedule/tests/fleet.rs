@@ -1019,6 +1019,26 @@ async fn q14_a_job_that_was_taken_out_and_put_back_begins_at_its_next_tick() {
     assert_eq!(ran, wanted);
 }
 
+/// One node has it no more, the other goes on with it: what is due once that one has died is missed.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_only_one_node_took_out_is_made_up_for() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 10m", SECOND, nth);
+    let nodes: Vec<_> = (0..2).map(|nth| fleet.node(0, [job(nth)])).collect();
+    sleep(15 * MINUTE).await;
+    nodes[0].roster.replace([]).unwrap();
+    sleep(30 * MINUTE).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    sleep(15 * MINUTE).await;
+    let (before, missed) = (fleet.ran().len(), job(9).schedule().latest_at(fleet.now()).unwrap());
+    let late = fleet.node(0, [job(9)]);
+    sleep(5 * SECOND).await;
+    late.stop().await;
+    assert_eq!(fleet.ran()[before..].iter().map(|ran| ran.tick).collect::<Vec<_>>(), [missed]);
+}
+
 /// It is due, and dropped by the reload: nobody else says what became of it.
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_waits_when_its_schedule_changes_is_recorded() {

@@ -129,7 +129,8 @@ pub enum Event<'a> {
         /// Why.
         reason: &'a LossReason,
     },
-    /// A fence has refused a transaction of the holder's: what it would have written is not written.
+    /// A fence has refused a transaction of the holder's: what it would have written is not written. Told of
+    /// [`Guard::fence`](crate::Guard) and `complete_in`; whoever is refused by `fenced`, with a number alone, is known to no client.
     Stale {
         /// The lock.
         name: &'a LockName,
@@ -157,8 +158,9 @@ pub enum Event<'a> {
         /// Whether it was still this holder's; if not, others may have run meanwhile.
         in_time: bool,
     },
-    /// To which store of a [`Fallback`](crate::stores::Fallback) the locks are routed, as far as this client has heard; told once,
-    /// before it hears of another route. On a thread of the store, or on that of whoever builds the client.
+    /// To which store of a [`Fallback`](crate::stores::Fallback) the locks are routed, as far as this client has heard; told at first,
+    /// before it hears of another route, and again if that comes at the same moment. On a thread of the store, or on that of whoever
+    /// builds the client.
     Routed {
         /// Where they are, or are about to be.
         to: &'a Target,

@@ -107,8 +107,13 @@ impl Guard {
     /// Why the holder has to stop; none as long as it hasn't.
     #[must_use]
     pub fn loss(&self) -> Option<LossReason> {
-        if !self.is_valid() && self.hold.loss().is_none() {
-            self.hold.tell(self.hold.how_it_was_lost()); // The keeper has not got to it yet.
+        // The keeper may not have got to it yet.
+        if !self.is_valid()
+            && self.hold.loss().is_none()
+            && self.hold.tell(self.hold.how_it_was_lost())
+            && let Some(reason) = self.hold.loss()
+        {
+            self.client.observe(&Event::Lost { name: self.name(), holder: self.holder(), reason });
         }
         self.hold.loss().cloned()
     }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueHint};
 use leasehold::LockName;
 use leasehold::store::USUAL_TTL;
@@ -206,6 +207,11 @@ pub struct RunArgs {
     /// .prom. One that can't be written is told, and changes no exit code.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub metrics_file: Option<PathBuf>,
+    /// Don't count what happens to the locks: `contention` and `doctor` see nothing of it
+    ///
+    /// Else it is kept in the store, in one call every ten seconds at the most and one at the end.
+    #[arg(long, env = "LEASEHOLD_NO_TALLY", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub no_tally: bool,
     /// Tell on stderr what happens, and where the locks are
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::reset_mark::{self, ResetMarkArgs};
@@ -77,6 +78,11 @@ pub struct ScheduleArgs {
     /// Tell jobs apart in the metrics, by the label `group`: up to 50, the others are one
     #[arg(long, requires = "listen")]
     pub metrics_by_job: bool,
+    /// Don't count what happens to the locks: `contention` and `doctor` see nothing of it
+    ///
+    /// Else it is kept in the store, in one call every ten seconds at the most and one at the end.
+    #[arg(long, env = "LEASEHOLD_NO_TALLY", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub no_tally: bool,
     /// An object in JSON for each event, on stdout
     #[arg(long)]
     pub json: bool,

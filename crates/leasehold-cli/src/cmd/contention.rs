@@ -25,7 +25,7 @@ const LONGEST: usize = 5;
 /// What the store says; 78 for one that keeps no notes.
 pub fn run(args: &ContentionArgs, config: &Config) -> Result<i32, Failure> {
     let mut told = block_on(async {
-        let locks = Locks::over(config.open()?);
+        let locks = Locks::over(config.open_to_look()?);
         locks.notes().map_err(|error| Failure::new(exit::CONFIG, keeps_none(&error)))?;
         let names: BTreeSet<_> = args.names.iter().map(LockName::as_str).collect();
         if names.is_empty() {

@@ -17,7 +17,7 @@ use crate::output::{self, duration, plain};
 pub fn run(args: &ReleaseArgs, config: &Config) -> Result<i32, Failure> {
     let how = how(args);
     let found = block_on(async {
-        let store = config.open()?;
+        let store = config.open_to_look()?;
         Ok(match how {
             Some(how) => store.revoke(&args.name, args.holder, how).await?,
             None => store.inspect(&args.name).await?.filter(ends_later).and_then(|held| hit(held, args.holder)),

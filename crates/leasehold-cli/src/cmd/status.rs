@@ -45,7 +45,7 @@ struct Seen {
 
 async fn look(args: &StatusArgs, config: &Config) -> Result<Seen, Failure> {
     let (store, route): (Arc<dyn Store>, _) = match config.open_fallback()? {
-        None => (config.open()?, None),
+        None => (config.open_to_look()?, None),
         Some(fallback) => {
             let route = fallback.route().await?;
             (Arc::new(Timeout::over(fallback)), route)

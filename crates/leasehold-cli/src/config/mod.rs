@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold::layers::Timeout;
-use leasehold::stores::{Fallback, hide_secrets};
+use leasehold::stores::{Fallback, Memory, hide_secrets};
 use leasehold::{ErrorKind, Namespace, Store};
 
 pub use self::commands::Commands;
@@ -131,6 +131,21 @@ impl Config {
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         let store = self.place.open().map_err(|error| self.blame(error))?;
         Ok(Arc::new(Timeout::over(store)))
+    }
+
+    /// Opens the store for somebody who only looks, or ends what is there. A file that isn't there is not made: what one finds in its place
+    /// is what one would find in it. A name that is misspelt leaves nothing behind so.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_to_look(&self) -> Result<Arc<dyn Store>, Failure> {
+        // Where not even its folder is there, opening says so; but for our own, which would be made.
+        let is_ours = matches!(self.origin, Origin::Default);
+        let is_nothing = |file: PathBuf| is_ours || file.parent().is_some_and(Path::is_dir);
+        if self.place.missing_file().is_some_and(is_nothing) {
+            return Ok(Arc::new(Memory::default()));
+        }
+        self.open()
     }
 
     /// Opens the store, if it is a fallback.

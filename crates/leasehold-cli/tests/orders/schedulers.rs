@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::Locks;
 use leasehold::store::{Note, NoteId, Search, Topic};
-use leasehold_schedule::{Ended, Job, Run, Schedule, Scheduler, Timestamp, Work};
+use leasehold_schedule::{Ended, Job, Orders, Run, Schedule, Scheduler, Timestamp, Work};
+use leasehold_testkit::process::eventually;
 use leasehold_testkit::servers::Redis;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::common::{Bench, Ran, ran};
+use crate::common::{Bench, LIMIT, Ran, ran};
 
 /// Never due while a test runs.
 pub const YEARLY: &str = "0 0 1 1 *";
@@ -137,7 +138,12 @@ impl Schedulers {
             let mut told = told.clone();
             running.push(runtime.spawn(scheduler.run(async move { drop(told.wait_for(|stop| *stop).await) })));
         }
-        Self { locks: connect("test"), runtime, stop, running, began, open }
+        let locks = connect("test");
+        eventually("the fleet knows its jobs", LIMIT, || {
+            let known = runtime.block_on(Orders::over(&locks).jobs()).unwrap_or_default();
+            jobs.iter().all(|(name, ..)| known.iter().any(|known| known.name == *name))
+        });
+        Self { locks, runtime, stop, running, began, open }
     }
 
     /// What ran up to now.

@@ -35,7 +35,8 @@ struct Change {
     version: u64,
     held: usize,
     waited: usize,
-    running: usize,
+    /// None if no ledger could be read yet.
+    running: Option<usize>,
     /// Whether the store is: then this is how it stood last.
     away: bool,
 }
@@ -88,7 +89,7 @@ impl Listener {
 }
 
 async fn look(served: &Served) -> Result<Change, Away> {
-    let (listing, runs) = (served.snapshot.listing().await?, served.snapshot.runs(None).await?);
+    let (listing, runs) = (served.snapshot.listing().await?, served.snapshot.runs(None).await.ok());
     let now = served.snapshot.now().await?;
     let tells = Tells { listing: &listing.value, now, whole: false };
     Ok(Change {
@@ -96,7 +97,7 @@ async fn look(served: &Served) -> Result<Change, Away> {
         version: served.snapshot.version(),
         held: listing.value.held(),
         waited: listing.value.waited(),
-        running: runs.value.running().filter(|entry| tells.is_running(entry)).count(),
+        running: runs.map(|runs| runs.value.running().filter(|entry| tells.is_running(entry)).count()),
         away: listing.away.is_some(),
     })
 }

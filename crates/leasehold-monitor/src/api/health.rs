@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use leasehold::Span;
 
 use super::Served;
+use super::security::check_host;
 
 /// A store that has not answered for so long is away, whatever it last said.
 const LATE: Duration = Duration::from_secs(10);
@@ -16,10 +17,13 @@ pub(super) async fn alive() -> &'static str {
     "alive\n"
 }
 
-pub(super) async fn ready(State(served): State<Arc<Served>>) -> (StatusCode, String) {
+/// Whoever looks after it knows no name of it. Why it is not ready is told only under its own: what a store says is nobody else's business.
+pub(super) async fn ready(State(served): State<Arc<Served>>, headers: HeaderMap, uri: Uri) -> (StatusCode, String) {
+    let is_ours = check_host(&served.hosts, &headers, &uri).is_ok();
     match not_ready(&served).await {
         None => (StatusCode::OK, "ready\n".into()),
-        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+        Some(why) if is_ours => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
     }
 }
 

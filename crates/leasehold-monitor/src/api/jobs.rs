@@ -49,7 +49,7 @@ struct Paused {
 pub(super) async fn jobs(State(served): State<Arc<Served>>) -> Result<Json<Jobs>, Problem> {
     let (fleet, now) = (served.snapshot.fleet().await?, served.snapshot.now().await?);
     let (runs, listing) = (served.snapshot.runs(None).await?, served.snapshot.listing().await?.value);
-    let tells = Tells { listing: &listing, now, whole: true };
+    let tells = Tells { listing: &listing, now, whole: false };
     let jobs = fleet.value.jobs.iter().map(|job| {
         let records = runs.value.newest(Some(&job.name));
         Job::of(job, &fleet.value, &records, &tells)

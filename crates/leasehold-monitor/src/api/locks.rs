@@ -13,7 +13,7 @@ use super::asked::{self, Asked};
 use super::contention;
 use super::problem::Problem;
 use super::revocations::{self, Revocation};
-use super::shown::{Another, Freshness, Waits, Who, instant, left, milliseconds};
+use super::shown::{Another, Freshness, Waits, Who, held_for, instant, left};
 use crate::contention::LockContention;
 use crate::snapshot::reading::Seen;
 
@@ -148,7 +148,7 @@ impl Lock {
             },
             holder: is_held.then(|| Who::new(lock.holder, &lock.label, lock.library)),
             token: lock.token.to_string(),
-            held_for_ms: is_held.then(|| milliseconds(lock.held_for)),
+            held_for_ms: lock.holder.and_then(|_| held_for(lock.held_for, lock.library)),
             remaining_ms: left(lock.remaining),
             permits: lock.permits.get(),
             others: lock.others.iter().map(Another::of).collect(),

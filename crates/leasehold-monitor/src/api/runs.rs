@@ -81,8 +81,8 @@ pub(super) async fn runs(State(served): State<Arc<Served>>, Asked(query): Asked<
     }
     let is_within = |entry: &Entry| overlaps(entry, from, to);
     let tells = Tells { listing: &listing, now, whole: job.is_some() };
-    // Of a job that runs more often than is known of all of them, its own ledger is read.
-    let short = job.as_ref().filter(|job| seen.value.since(job.as_str()).is_some_and(|since| since > from));
+    // Of a job that runs more often than is known of all of them, or whose turn has not come yet, its own ledger is read.
+    let short = job.as_ref().filter(|job| seen.value.since(job.as_str()).is_none_or(|since| since > from));
     let (freshness, runs) = match short {
         Some(job) if now.duration_since(from) < SignedDuration::from_hours(31 * 24) => {
             let seen = served.snapshot.records(job.as_str(), from, MOST_OF_ONE).await?;

@@ -38,15 +38,18 @@ pub(super) async fn never_stored(mut response: Response) -> Response {
     response
 }
 
-/// Refuses what a page of somebody else's asks for, under a name of its own that leads here (DNS rebinding).
+/// Refuses what a page of somebody else's asks for: under a name of its own that leads here (DNS rebinding), and, as it can have the store
+/// asked though it can't read the answer, under ours. Links of others may lead to the page.
 pub(super) async fn by_its_own_name(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
-    match check_host(&served.hosts, request.headers(), request.uri()) {
+    let checked = check_host(&served.hosts, request.headers(), request.uri());
+    let is_page = request.uri().path() == "/";
+    match checked.and_then(|()| if is_page { Ok(()) } else { check_site(request.headers()) }) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-fn check_host(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+pub(super) fn check_host(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let Hosts::These(names) = hosts else { return Ok(()) };
     let asked = asked_host(headers, uri).map(host_of).unwrap_or_default();
     if is_ours(&asked, names) {
@@ -63,15 +66,22 @@ fn check_host(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Probl
 
 /// Refuses what another site has a browser send.
 pub(super) fn check_origin(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("null"));
-    let is_cross_site = text(&HeaderName::from_static("sec-fetch-site")) == Some("cross-site");
-    let is_foreign =
-        text(&header::ORIGIN).is_some_and(|origin| !is_our_origin(origin, hosts, asked_host(headers, uri)));
-    if !is_cross_site && !is_foreign {
-        return Ok(());
+    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or("null"));
+    if origin.is_some_and(|origin| !is_our_origin(origin, hosts, asked_host(headers, uri))) {
+        return Err(cross_site());
     }
+    check_site(headers)
+}
+
+/// Refuses what a browser itself says to come from another site.
+fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_foreign = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if is_foreign { Err(cross_site()) } else { Ok(()) }
+}
+
+fn cross_site() -> Problem {
     let fix = "open the page of this server itself, under a name that it was started with (--host)";
-    Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", "the request comes from a page of another site", fix))
+    Problem::new(StatusCode::FORBIDDEN, "cross_site", "the request comes from a page of another site", fix)
 }
 
 /// Whether it is that of the page which this server has sent: by the name that was asked for, or, where a proxy asks by another, by one that

@@ -18,6 +18,11 @@ pub(crate) fn left(span: Duration) -> Option<u64> {
     (span != Holding::NO_END).then(|| milliseconds(span))
 }
 
+/// For how long somebody has held it; none where that is of another library and it alone knows.
+pub(crate) fn held_for(span: Duration, library: Option<&'static str>) -> Option<u64> {
+    (library.is_none() || !span.is_zero()).then(|| milliseconds(span))
+}
+
 /// RFC 3339, in UTC.
 pub(crate) fn instant(at: Timestamp) -> String {
     at.to_string()
@@ -72,7 +77,7 @@ pub(crate) struct Another {
     #[serde(flatten)]
     who: Who,
     token: String,
-    held_for_ms: u64,
+    held_for_ms: Option<u64>,
     remaining_ms: Option<u64>,
     revoked: bool,
 }
@@ -82,7 +87,7 @@ impl Another {
         Self {
             who: Who::new(other.holder, &other.label, other.library),
             token: other.token.to_string(),
-            held_for_ms: milliseconds(other.held_for),
+            held_for_ms: held_for(other.held_for, other.library),
             remaining_ms: left(other.remaining),
             revoked: other.revoked,
         }

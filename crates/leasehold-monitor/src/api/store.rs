@@ -1,15 +1,20 @@
 //! `/store`: how the store is, and what to mend.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use leasehold::store::{Force, Reading, Target};
 use leasehold::{Finding, Severity};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::Served;
 use super::shown::{instant, milliseconds};
+
+/// So long the first examination is waited for; it goes on, and is told when it is asked for again.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 pub(super) struct Store {
@@ -55,7 +60,7 @@ pub(super) async fn store(State(served): State<Arc<Served>>) -> Json<Store> {
     };
     let route = snapshot.route().await.ok().flatten().and_then(|seen| seen.value.as_ref().as_ref().map(Route::of));
     // What was found before is shown while the store is away.
-    let findings = snapshot.findings().await.ok().map(|seen| seen.value);
+    let findings = timeout(PATIENCE, snapshot.findings()).await.ok().and_then(Result::ok).map(|seen| seen.value);
     Json(Store {
         kind: snapshot.locks().kind(),
         shown: served.shown.clone(),

@@ -37,8 +37,8 @@ pub(crate) struct Overview {
     pub waited: usize,
     /// How many wait, for whatever.
     pub waiters: u64,
-    /// Runs of jobs.
-    pub running: usize,
+    /// Runs of jobs, if that is known.
+    pub running: Option<usize>,
 }
 
 impl Overview {
@@ -55,7 +55,9 @@ impl Overview {
             series::level(&LOCKS, &[("state", state.into())]).set(count as f64);
         }
         set(&WAITERS, self.waiters);
-        set(&RUNNING, self.running as u64);
+        if let Some(running) = self.running {
+            set(&RUNNING, running as u64);
+        }
     }
 
     /// The store does not answer, and nothing is known of it.
@@ -85,7 +87,7 @@ mod tests {
             kept: 1,
             waited: 2,
             waiters: 5,
-            running: 4,
+            running: Some(4),
         };
         with_local_recorder(&recorder, || (Overview::describe(), seen.record()));
         let (told, page) = (recorder.handle().render(), include_str!("../../../../docs/serve.md"));

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::reading::{Away, Reading, Seen};
 
-/// So many are remembered: those that nobody looks at any more go first.
+/// So many are remembered where nothing else is said: those that nobody looks at any more go first.
 const MOST: usize = 256;
 
 /// Of all that is asked for one by one, so much time lies between two reads, however many ask.
@@ -34,7 +34,10 @@ impl Gate {
 }
 
 /// A reading for each key.
-pub(crate) struct Keyed<K, T>(Mutex<HashMap<K, Entry<T>>>);
+pub(crate) struct Keyed<K, T> {
+    entries: Mutex<HashMap<K, Entry<T>>>,
+    most: usize,
+}
 
 struct Entry<T> {
     reading: Arc<Reading<T>>,
@@ -43,7 +46,14 @@ struct Entry<T> {
 
 impl<K, T> Default for Keyed<K, T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self::of_at_most(MOST)
+    }
+}
+
+impl<K, T> Keyed<K, T> {
+    /// Remembers so many.
+    pub fn of_at_most(most: usize) -> Self {
+        Self { entries: Mutex::default(), most }
     }
 }
 
@@ -60,23 +70,19 @@ impl<K: Hash + Eq + Clone, T: Send + Sync + 'static> Keyed<K, T> {
     {
         let gate = Arc::clone(gate);
         let reading = self.reading(key);
-        let behind_the_gate = move |_| async move {
-            gate.pass().await;
-            read().await
-        };
-        reading.seen(behind_the_gate).await
+        reading.seen_after(async move { gate.pass().await }, move |_| read()).await
     }
 
     /// Has this one read again by whoever looks next.
     pub fn is_outdated(&self, key: &K) {
-        if let Some(entry) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
+        if let Some(entry) = self.entries.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
             entry.reading.is_outdated();
         }
     }
 
     fn reading(&self, key: &K) -> Arc<Reading<T>> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= MOST && !entries.contains_key(key) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= self.most && !entries.contains_key(key) {
             let oldest = entries.iter().min_by_key(|(_, entry)| entry.looked).map(|(key, _)| key.clone());
             oldest.and_then(|oldest| entries.remove(&oldest));
         }
@@ -114,11 +120,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_remembered_than_so_many() {
+    async fn who_waits_for_a_turn_does_not_wait_for_the_store() {
         let (keyed, gate) = (Keyed::default(), Arc::default());
-        for number in 0..300 {
+        let looks = (0..600).map(|number| {
+            let (keyed, gate) = (&keyed, &gate);
+            async move { keyed.seen(&number, gate, move || square(number)).await.is_ok() }
+        });
+        assert!(join_all(looks).await.contains(&false), "nobody looks for ever");
+        tokio::time::sleep(600 * APART).await;
+        assert_eq!(keyed.reading(&599).last().as_deref(), Some(&(599 * 599)), "its turn came");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_are_remembered_than_so_many() {
+        let (keyed, gate) = (Keyed::of_at_most(8), Arc::default());
+        for number in 0..30 {
             look(&keyed, &gate, number).await;
         }
-        assert_eq!((MOST, keyed.0.lock().unwrap().len()), (256, 256));
+        let mut known: Vec<u32> = keyed.entries.lock().unwrap().keys().copied().collect();
+        known.sort_unstable();
+        assert_eq!(known, (22..30).collect::<Vec<_>>(), "those that were looked at last");
     }
 }

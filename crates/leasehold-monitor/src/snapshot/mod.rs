@@ -13,6 +13,7 @@ use leasehold_schedule::{Entry, Ledger};
 use tokio::time::Instant;
 
 use crate::contention::Contention;
+use crate::tally::page::{HOURS, MINUTES};
 
 use self::fleet::Fleet;
 use self::keyed::{Gate, Keyed};
@@ -42,6 +43,9 @@ const CONTENTION: Duration = Duration::from_secs(10);
 
 /// A store is examined once in a minute.
 const FINDINGS: Duration = Duration::from_secs(60);
+
+/// The page asks for five spans of time, and a lock for one; each is much to keep.
+const SPANS: usize = 8;
 
 /// The ledgers, or queues, of so many names are read in one second.
 const NAMES_IN_A_SECOND: u32 = 50;
@@ -121,7 +125,7 @@ impl Snapshot {
             queues: Keyed::default(),
             revocations: Keyed::default(),
             records: Keyed::default(),
-            contention: Keyed::default(),
+            contention: Keyed::of_at_most(SPANS),
             gate: Arc::default(),
         }
     }
@@ -200,7 +204,9 @@ impl Snapshot {
             let hours = this.hours.load(Ordering::Relaxed);
             let runs = Runs::read(before.as_deref(), &this.locks, &names, now, hours).await?;
             this.changed_if(before.is_none_or(|before| before.changes != runs.changes));
-            Ok((runs, in_turn(names.len())))
+            // What is not whole is gone on with, once the store has had its rest.
+            let fresh = if runs.next.is_some() { SECOND } else { in_turn(names.len()) };
+            Ok((runs, fresh))
         };
         self.runs.seen(read).await
     }
@@ -254,8 +260,9 @@ impl Snapshot {
         self.revocations.seen(name, &self.gate, read).await
     }
 
-    /// What was contended within this time.
+    /// What was contended within this time, in whole steps: who asks for each second apart is not to have each read and kept apart.
     pub async fn contention(self: &Arc<Self>, since: Duration) -> Result<Seen<Contention>, Away> {
+        let since = in_steps(since);
         let this = Arc::clone(self);
         let read = move || async move { Ok((Contention::read(&this.locks, since).await?, CONTENTION)) };
         self.contention.seen(&since, &self.gate, read).await
@@ -305,6 +312,12 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
+/// This time, up to the next step of what is kept of it.
+fn in_steps(span: Duration) -> Duration {
+    let tier = if span <= MINUTES.keep { MINUTES } else { HOURS };
+    Duration::from_secs(span.as_secs().next_multiple_of(tier.step.as_secs()))
+}
+
 /// How long what takes a question for each name stays fresh.
 fn in_turn(names: usize) -> Duration {
     let names = u32::try_from(names).unwrap_or(u32::MAX);
@@ -314,6 +327,13 @@ fn in_turn(names: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_contended_is_read_in_whole_steps() {
+        let steps =
+            [60, 61, 300, 301, 3600, 43_200, 43_201, 604_800].map(|span| in_steps(Duration::from_secs(span)).as_secs());
+        assert_eq!(steps, [300, 300, 300, 600, 3600, 43_200, 46_800, 604_800]);
+    }
 
     #[test]
     fn many_names_are_read_less_often() {

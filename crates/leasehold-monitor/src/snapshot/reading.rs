@@ -1,6 +1,6 @@
 //! One thing that is read from the store for all who look at it.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -70,9 +70,21 @@ impl<T: Send + Sync + 'static> Reading<T> {
     where
         F: Future<Output = Result<(T, Duration)>> + Send + 'static,
     {
+        self.seen_after(ready(()), read).await
+    }
+
+    /// The same; a read begins after `turn`, and how long that takes is no fault of the store.
+    pub async fn seen_after<F>(
+        self: &Arc<Self>,
+        turn: impl Future<Output = ()> + Send + 'static,
+        read: impl FnOnce(Option<Arc<T>>) -> F + Send + 'static,
+    ) -> Result<Seen<T>, Away>
+    where
+        F: Future<Output = Result<(T, Duration)>> + Send + 'static,
+    {
         if self.is_due() {
             let this = Arc::clone(self);
-            let reads = tokio::spawn(async move { this.read(read).await });
+            let reads = tokio::spawn(async move { this.read(turn, read).await });
             let is_known = self.state().good.is_some();
             let patience = if is_known { PATIENCE } else { LONGEST + PATIENCE };
             // A read that panics has left everything as it was.
@@ -91,7 +103,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
         self.state().due = None;
     }
 
-    async fn read<F>(&self, read: impl FnOnce(Option<Arc<T>>) -> F)
+    async fn read<F>(&self, turn: impl Future<Output = ()>, read: impl FnOnce(Option<Arc<T>>) -> F)
     where
         F: Future<Output = Result<(T, Duration)>>,
     {
@@ -99,6 +111,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
         if !self.is_due() {
             return; // somebody else has read it meanwhile
         }
+        turn.await;
         let began = Instant::now();
         let answer = timeout(LONGEST, read(self.last())).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::TimedOut, format!("the store has not answered within {LONGEST:?}")))

@@ -2,11 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use leasehold::{Locks, Result};
 use leasehold_schedule::{Entry, Ledger, State};
+use tokio::time::Instant;
 
 /// Of all jobs together about so many records are kept.
 const MOST: usize = 10_000;
@@ -19,6 +22,9 @@ const FEWEST: usize = 5;
 
 /// So many ledgers are read at a time.
 const AT_A_TIME: usize = 16;
+
+/// What takes longer is shown as far as it was read, and gone on with the next time.
+const ENOUGH: Duration = Duration::from_secs(5);
 
 /// A record may be seen later than one that is stamped later: by as long as a call takes, and where its writer stamps it by as much as
 /// that one's clock is slow.
@@ -33,6 +39,8 @@ pub(crate) struct Runs {
     jobs: BTreeMap<String, Known>,
     /// How far back it was read, in hours.
     pub hours: i64,
+    /// The job to go on with, if there was no time for all.
+    pub next: Option<String>,
     /// Changes with what is known.
     pub changes: u64,
 }
@@ -40,7 +48,9 @@ pub(crate) struct Runs {
 /// What is known of one job.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    records: BTreeMap<Key, Entry>,
+    records: BTreeMap<Key, Arc<Entry>>,
+    /// More was asked for than it was read for.
+    is_short: bool,
     /// All that was written since then is known.
     since: Timestamp,
     /// What was written last.
@@ -70,7 +80,8 @@ impl Runs {
         STEPS.into_iter().find(|step| *step >= hours).unwrap_or(STEPS[STEPS.len() - 1])
     }
 
-    /// What has changed since it was last read; of jobs that are new here, and where more was asked for, all.
+    /// What has changed since it was last read; of jobs that are new here, and where more was asked for, all. Where that takes too long it
+    /// is what was read until then, and for the other jobs what was known before.
     pub async fn read(
         before: Option<&Self>,
         locks: &Locks,
@@ -78,21 +89,30 @@ impl Runs {
         now: Timestamp,
         hours: i64,
     ) -> Result<Self> {
-        let mut runs = before.filter(|before| before.hours >= hours).cloned().unwrap_or_default();
-        runs.hours = runs.hours.max(hours);
+        let began = Instant::now();
+        let mut runs = before.cloned().unwrap_or_default();
+        if runs.hours < hours {
+            runs.jobs.values_mut().for_each(|known| known.is_short = true);
+            runs.hours = hours;
+        }
         let since = now.checked_sub(SignedDuration::from_hours(runs.hours)).unwrap_or(Timestamp::UNIX_EPOCH);
         let wanted: BTreeSet<&String> = names.iter().collect();
         runs.jobs.retain(|job, _| wanted.contains(job));
         let most = (2 * MOST / names.len().max(1)).clamp(4 * FEWEST, MOST_OF_ONE);
+        let names = beginning_with(runs.next.take().as_deref(), &wanted);
         for some in names.chunks(AT_A_TIME) {
-            let read = try_join_all(some.iter().map(|job| read(locks, job, runs.jobs.get(job), since, most))).await?;
+            if began.elapsed() > ENOUGH {
+                runs.next = Some(some[0].clone());
+                break;
+            }
+            let known = |job: &String| runs.jobs.get(job).filter(|known| !known.is_short);
+            let read = try_join_all(some.iter().map(|job| read(locks, job, known(job), since, most))).await?;
             for (job, (entries, from)) in some.iter().zip(read) {
-                let known = runs.jobs.entry(job.clone()).or_default();
+                let known = runs.jobs.entry((*job).clone()).or_default();
                 runs.changes += u64::from(known.learn(entries, from));
             }
         }
         runs.forget(since);
-        runs.changes += before.map_or(0, |before| before.changes);
         Ok(runs)
     }
 
@@ -102,7 +122,8 @@ impl Runs {
             Some(job) => self.jobs.get(job).into_iter().collect(),
             None => self.jobs.values().collect(),
         };
-        let mut newest: Vec<&Entry> = known.into_iter().flat_map(|known| known.records.values()).collect();
+        let mut newest: Vec<&Entry> =
+            known.into_iter().flat_map(|known| known.records.values()).map(Arc::as_ref).collect();
         newest.sort_by(|one, other| other.written.cmp(&one.written).then_with(|| one.job.cmp(&other.job)));
         newest
     }
@@ -114,7 +135,7 @@ impl Runs {
 
     /// Those that nobody has brought to an end.
     pub fn running(&self) -> impl Iterator<Item = &Entry> {
-        let entries = self.jobs.values().flat_map(|known| known.records.values());
+        let entries = self.jobs.values().flat_map(|known| known.records.values()).map(Arc::as_ref);
         entries.filter(|entry| entry.record.state == State::Running)
     }
 
@@ -133,6 +154,7 @@ impl Known {
     fn learn(&mut self, entries: Vec<Entry>, from: Option<Timestamp>) -> bool {
         if let Some(from) = from {
             self.since = from;
+            self.is_short = false;
         }
         let mut is_news = false;
         for entry in entries {
@@ -141,8 +163,8 @@ impl Known {
             // That it was run is never replaced by that it was not.
             let keeps =
                 |old: &Entry| *old == entry || (is_a_run(old) && !is_a_run(&entry)) || old.written > entry.written;
-            if !self.records.get(&key).is_some_and(keeps) {
-                self.records.insert(key, entry);
+            if !self.records.get(&key).is_some_and(|old| keeps(old)) {
+                self.records.insert(key, Arc::new(entry));
                 is_news = true;
             }
         }
@@ -157,6 +179,13 @@ impl Known {
         self.records.retain(|_, entry| entry.written >= bound);
         self.since = self.since.max(bound);
     }
+}
+
+/// All of them, this one first.
+fn beginning_with<'a>(first: Option<&str>, names: &BTreeSet<&'a String>) -> Vec<&'a String> {
+    let (after, before): (Vec<_>, Vec<_>) =
+        names.iter().copied().partition(|name| first.is_none_or(|first| name.as_str() >= first));
+    after.into_iter().chain(before).collect()
 }
 
 /// The records of a job that may be news, and since when they are all there are, if that is another time than before.
@@ -187,7 +216,11 @@ fn is_a_run(entry: &Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use leasehold::store::{Note, NoteId, Topic};
+    use leasehold::stores::Memory;
+    use leasehold::{LockName, Store};
     use leasehold_schedule::Record;
+    use leasehold_testkit::{Fault, Faulty, Operation};
 
     use super::*;
 
@@ -225,6 +258,44 @@ mod tests {
         known.learn((0..100).map(|n| entry("done", n, n)).collect(), Some(at(0)));
         known.forget(at(0), 20);
         assert_eq!((known.records.len(), known.since), (20, at(80)), "no longer all of them");
+    }
+
+    /// A store with so many jobs of which each has run once.
+    async fn with_runs_of(names: &[String]) -> Arc<dyn Store> {
+        let memory: Arc<dyn Store> = Arc::new(Memory::default());
+        let locks = Locks::over(Arc::clone(&memory));
+        for name in names {
+            let topic = Topic::of_all("runs").about(LockName::new(name).unwrap());
+            let (id, text) = (NoteId::new("a").unwrap(), r#"{"state":"done","node":"web"}"#.into());
+            let note = Note { topic, id, text, keep: Duration::from_secs(3600), most: 10 };
+            locks.notes().unwrap().note(&[note]).await.unwrap();
+        }
+        memory
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_is_kept_and_gone_on_with() {
+        let names: Vec<String> = (0..80).map(|nth| format!("job-{nth:02}")).collect();
+        let slow = Faulty::over(with_runs_of(&names).await);
+        let faults = slow.faults();
+        faults.always(Operation::ReadNotes, Fault::DelayRequest(Duration::from_secs(1)));
+        let locks = Locks::over(Arc::new(slow));
+        let now = crate::contention::instant(locks.time().await.unwrap());
+        let read = async |before: Option<&Runs>, hours| Runs::read(before, &locks, &names, now, hours).await.unwrap();
+
+        let first = read(None, 24).await;
+        assert_eq!((first.jobs.len(), first.next.as_deref()), (48, Some("job-48")), "two calls for each");
+        let second = read(Some(&first), 24).await;
+        assert_eq!((second.jobs.len(), second.newest(None).len()), (80, 80));
+        faults.heal();
+        let third = read(Some(&second), 24).await;
+        assert_eq!((third.next.as_deref(), third.changes), (None, second.changes), "nothing is new");
+        faults.always(Operation::ReadNotes, Fault::DelayRequest(Duration::from_secs(1)));
+        let fourth = read(Some(&third), 72).await;
+        assert_eq!((fourth.jobs.len(), fourth.newest(None).len()), (80, 80), "those whose turn comes later stay");
+        assert!(fourth.since("job-00") < third.since("job-00") && fourth.since("job-79") == third.since("job-79"));
+        let fifth = read(Some(&fourth), 72).await;
+        assert_eq!(fifth.since("job-79"), fourth.since("job-00"));
     }
 
     #[test]

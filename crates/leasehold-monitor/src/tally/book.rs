@@ -102,6 +102,7 @@ impl Book {
         if self.aside.is_empty() && self.spans.iter().all(|span| span.fresh.is_empty()) {
             return Ok(0);
         }
+        self.locks.notes()?; // Else the time is of no use.
         let ahead = self.look_at_the_clock().await?;
         self.sort_in(ahead);
         let now = self.clock.now();
@@ -117,7 +118,7 @@ impl Book {
             let mut total = span.written.clone();
             total.merge(&span.fresh);
             let is_over = is_last || Some(span.begin) != current;
-            notes.extend(raw_notes(span.begin, &self.client, span.which, is_over, &total)?);
+            notes.extend(raw_notes(span.begin, &self.client, span.which, is_over, &total).await?);
             totals.push(total);
         }
         if let Err(error) = self.locks.notes()?.note(&notes).await {
@@ -137,6 +138,7 @@ impl Book {
             let at = millis(at.since(Moment::default())).saturating_add(ahead);
             let begin = MINUTES.begin(Duration::from_millis(at.max(0).unsigned_abs()));
             sheet.shift(ahead);
+            sheet.is_of(begin);
             if let Some(span) = self.spans.iter_mut().find(|span| span.begin == begin) {
                 span.fresh.merge(&sheet);
                 continue;

@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold::store::NoteId;
-use leasehold::{Guard, Locks, Outcome, Result, Tick};
+use leasehold::{ErrorKind, Guard, Locks, Outcome, Result, Tick};
+use tokio::task::yield_now;
 
-use super::page::{HOURS, MINUTES, Merged, RAW, Raw, Tier, read_merged, read_raw};
+use super::page::{HOURS, MINUTES, Merged, RAW, RAW_KEEP, Raw, Tier, read_merged, read_raw};
 
 /// Whoever holds this puts together.
 const CLERK: &str = "leasehold:tally";
 
 /// In each of these spans of the store's time one client does so, whoever comes first.
 const TURN: Duration = Duration::from_secs(15);
+
+/// Who dies at it keeps nobody else from it for longer.
+const TTL: Duration = Duration::from_secs(5);
 
 /// For how long it is known that one had its turn.
 const REMEMBER: Duration = Duration::from_secs(15 * 60);
@@ -41,7 +45,12 @@ pub(super) async fn put_together(locks: &Locks) -> Result<()> {
     let turn = now.as_millis() - now.as_millis() % TURN.as_millis();
     let Some(tick) = i64::try_from(turn).ok().and_then(Tick::from_unix_millis) else { return Ok(()) };
     let lock = locks.lock(CLERK).tick(tick).remember(REMEMBER);
-    if let Outcome::Acquired(guard) = lock.try_acquire().await? {
+    let outcome = match lock.clone().ttl(TTL).try_acquire().await {
+        // This client may hold nothing for so long.
+        Err(error) if error.kind() == ErrorKind::Invalid => lock.try_acquire().await,
+        outcome => outcome,
+    };
+    if let Outcome::Acquired(guard) = outcome? {
         let done = go_through(locks, &guard, now).await;
         guard.complete().await?;
         return done;
@@ -50,7 +59,7 @@ pub(super) async fn put_together(locks: &Locks) -> Result<()> {
 }
 
 async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
-    let (raw, _) = read_raw(locks, Duration::ZERO).await?;
+    let (raw, is_full) = read_raw(locks, now.saturating_sub(RAW_KEEP)).await?;
     let is_settled = |raw: &Raw| raw.ended || raw.at + SETTLED <= now;
     let mut settled: Vec<_> = raw.into_iter().filter(is_settled).collect();
     settled.reverse(); // The oldest first.
@@ -59,7 +68,7 @@ async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
             break;
         }
         for tier in [MINUTES, HOURS] {
-            put_into(locks, &tier, some, now).await?;
+            put_into(locks, &tier, some, now, is_full).await?;
         }
         let ids: Vec<NoteId> = some.iter().map(|raw| raw.id.clone()).collect();
         locks.notes()?.erase(&RAW, &ids).await?;
@@ -68,7 +77,8 @@ async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
 }
 
 /// Counts these notes in what is put together, each once: what a turn that was broken off has counted already is told there.
-async fn put_into(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration) -> Result<()> {
+/// `is_cut`, if some may be missing that were written then.
+async fn put_into(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration, is_cut: bool) -> Result<()> {
     let is_kept = |raw: &&Raw| {
         let begin = tier.begin(raw.begin);
         begin <= now + MINUTES.step && begin.saturating_add(tier.keep) > now
@@ -78,16 +88,22 @@ async fn put_into(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration) -> Res
     let mut merged: BTreeMap<_, _> = before.into_iter().map(|merged| ((merged.begin, merged.part), merged)).collect();
     let mut changed = BTreeSet::new();
     for raw in raw.iter().filter(is_kept) {
+        yield_now().await; // With thousands of locks there is much to do, on the thread of somebody who has jobs to start.
         let begin = tier.begin(raw.begin);
         for (part, sheet) in raw.sheet.parts().iter().enumerate().filter(|(_, sheet)| !sheet.is_empty()) {
             let into = merged.entry((begin, part)).or_insert_with(|| Merged::new(begin, part));
             if !into.counts(raw.mark()) {
                 into.take(raw.mark(), sheet);
+                into.is_cut |= is_cut;
                 changed.insert((begin, part));
             }
         }
     }
-    let notes = changed.iter().map(|key| merged[key].note(tier)).collect::<Result<Vec<_>>>()?;
+    let mut notes = Vec::new();
+    for key in &changed {
+        notes.push(merged[key].note(tier)?);
+        yield_now().await;
+    }
     for some in notes.chunks(WRITTEN_AT_ONCE) {
         locks.notes()?.note(some).await?;
     }

@@ -1,5 +1,6 @@
 //! What was counted of one lock.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use leasehold::validity::Moment;
@@ -54,9 +55,13 @@ pub(crate) struct Count {
     /// Of a validity, in thousandths, what was left when it was renewed: the least of all.
     #[serde(rename = "g", skip_serializing_if = "Option::is_none")]
     pub least_margin: Option<u16>,
-    /// For how many milliseconds it may be held, where somebody has said so: the least of all; 0 if nobody has.
+    /// For how many milliseconds it may be held, where somebody has said so: what was said last, of what was said at the same time the
+    /// least; 0 if nobody has.
     #[serde(rename = "h", skip_serializing_if = "is_zero")]
     pub limit: u64,
+    /// When that was said: seconds since 1970 by the store's clock, where the span of time begins in which it was counted.
+    #[serde(rename = "k", skip_serializing_if = "is_zero")]
+    pub limit_at: u64,
     /// Runs of a schedule that have ended.
     #[serde(rename = "r", skip_serializing_if = "is_zero")]
     pub runs: u64,
@@ -143,6 +148,13 @@ impl Count {
         self.longest.iter_mut().for_each(|long| long.1 = long.1.saturating_add(ahead));
     }
 
+    /// All of this was counted in the span of time that begins then.
+    pub fn is_of(&mut self, begin: Duration) {
+        if self.limit > 0 {
+            self.limit_at = begin.as_secs();
+        }
+    }
+
     /// How many acquisitions have ended, in whatever way.
     pub fn attempts(&self) -> u64 {
         [self.refused, self.marks, self.not_due, self.failed].into_iter().fold(self.acquired, u64::saturating_add)
@@ -177,7 +189,9 @@ impl Count {
         add(&mut self.unsuccessful, other.unsuccessful);
         add(&mut self.not_run, other.not_run);
         self.least_margin = [self.least_margin, other.least_margin].into_iter().flatten().min();
-        self.limit = [self.limit, other.limit].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        let said = [(self.limit_at, self.limit), (other.limit_at, other.limit)];
+        let last = said.into_iter().filter(|said| said.1 > 0).max_by_key(|said| (said.0, Reverse(said.1)));
+        (self.limit_at, self.limit) = last.unwrap_or_default();
         self.waited.merge(&other.waited);
         self.held.merge(&other.held);
         self.late.merge(&other.late);
@@ -234,6 +248,24 @@ mod tests {
         assert!(count.longest.iter().all(|long| long.2.len() <= LABEL && long.1 == 1_000_000));
         count.shift(500);
         assert!(count.longest.iter().all(|long| long.1 == 1_000_500));
+    }
+
+    #[test]
+    fn of_limits_the_one_that_was_said_last_counts() {
+        let said = |limit, at: u32| {
+            let mut count = Count { limit, ..Count::default() };
+            count.is_of(SECOND * at);
+            count
+        };
+        let merged = |counts: &[Count]| {
+            let mut all = Count::default();
+            counts.iter().for_each(|count| all.merge(count));
+            all.limit
+        };
+        let (low, raised, other, none) = (said(5000, 300), said(9000, 600), said(7000, 600), said(0, 900));
+        assert_eq!(merged(&[low.clone(), raised.clone(), none.clone()]), 9000);
+        assert_eq!(merged(&[raised.clone(), none, low.clone()]), 9000);
+        assert_eq!([merged(&[raised.clone(), other.clone(), low]), merged(&[other, raised])], [7000, 7000]);
     }
 
     #[test]

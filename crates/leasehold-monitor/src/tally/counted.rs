@@ -33,7 +33,7 @@ impl Counted {
         let until = locks.time().await?;
         let since = tier.begin(until.saturating_sub(span));
         // In this order: what is put together meanwhile is found there, and is told apart.
-        let (raw, is_cut) = read_raw(locks, since).await?;
+        let (raw, mut is_cut) = read_raw(locks, since).await?;
         let merged = read_merged(locks, &tier, since).await?;
         let by_part: HashMap<_, _> = merged.iter().map(|merged| ((merged.begin, merged.part), merged)).collect();
         let is_wanted = |begin: Duration| since <= begin && begin <= until.saturating_add(tier.step);
@@ -42,9 +42,10 @@ impl Counted {
             let begin = tier.begin(raw.begin);
             sheets.push((begin, not_in(&by_part, begin, raw.mark(), raw.sheet)));
         }
-        sheets.extend(
-            merged.into_iter().filter(|merged| is_wanted(merged.begin)).map(|merged| (merged.begin, merged.sheet)),
-        );
+        for merged in merged.into_iter().filter(|merged| is_wanted(merged.begin)) {
+            is_cut |= merged.is_cut;
+            sheets.push((merged.begin, merged.sheet));
+        }
         Ok(Self { since, until, step: tier.step, sheets, is_cut })
     }
 }

@@ -24,6 +24,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(80);
 /// One of so many who have written puts together what all have: so do as many as are needed, however short they live.
 const ONE_IN: u64 = 8;
 
+/// As many calls as putting together takes, and more: who is about to end does it only where the store answers so fast that it
+/// gets through.
+const CALLS: u32 = 20;
+
 /// Writes what a [`Tally`] counts, until it is dropped or [ended](Self::end).
 #[must_use = "dropped, it writes nothing any more"]
 pub struct Keeping {
@@ -58,8 +62,10 @@ impl Keeping {
             return;
         }
         let last_words = async {
+            let begin = Instant::now();
             let written = flush(&self.tally, &self.book, true).await;
-            if written.is_ok_and(|notes| notes > 0) && one_in(ONE_IN) {
+            let is_near = begin.elapsed() * CALLS <= within;
+            if written.is_ok_and(|notes| notes > 0) && is_near && one_in(ONE_IN) {
                 put_together(&self.book).await;
             }
         };
@@ -88,7 +94,11 @@ async fn keep(tally: Tally, book: Arc<Mutex<Book>>) {
         return forget(&tally).await;
     }
     // So that who ends soon has only to write.
-    let _ = book.lock().await.look_at_the_clock().await;
+    let knows = book.lock().await.look_at_the_clock().await;
+    // While a job runs there is time for it, however far away the store is. At the end there is not.
+    if knows.is_ok() && one_in(ONE_IN) {
+        put_together(&book).await;
+    }
     let mut pause = PAUSE;
     let mut next = Instant::now() + clerk::EVERY;
     loop {

@@ -10,10 +10,12 @@ use std::time::Duration;
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{Answer, Error, ErrorKind, Event, Locks};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use self::book::Book;
 use self::count::Count;
 pub use self::keeping::Keeping;
+use self::page::MINUTES;
 use self::sheet::Sheet;
 
 mod book;
@@ -77,8 +79,12 @@ type Group = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 struct Shared {
     group: Option<Group>,
     counted: Mutex<Counted>,
-    /// Rings when something is counted and nothing was before.
+    /// Rings when something is counted that is to be written soon, and nothing of that kind was before.
     first: Notify,
+    /// Rings when renewals are counted, and nothing was before.
+    renewed: Notify,
+    /// Nothing is counted.
+    is_off: bool,
     /// Who holds the locks, for people.
     label: OnceLock<Box<str>>,
     /// The store did not answer when it was asked for a lock last.
@@ -89,6 +95,8 @@ struct Shared {
 struct Counted {
     /// Since it was taken last.
     sheet: Sheet,
+    /// There is more in it than renewals.
+    is_due: bool,
     /// For how long locks may be held, in milliseconds.
     limits: HashMap<Box<str>, u64>,
 }
@@ -98,6 +106,12 @@ impl Tally {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that never counts anything, and keeps nothing.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { shared: Arc::new(Shared { is_off: true, ..Shared::default() }) }
     }
 
     /// One that counts each lock under what `group` says of its name, or under that if it says none: for keys
@@ -129,6 +143,14 @@ impl Tally {
         }
     }
 
+    /// The same of all locks that have such a limit: of others what was said before counts no more.
+    pub fn limits<'a>(&self, all: impl IntoIterator<Item = (&'a str, Duration)>) {
+        let in_millis = |most: Duration| u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        let all = all.into_iter().map(|(name, most)| (self.shown(name).into(), in_millis(most)));
+        let all = all.take(MOST_LIMITS).collect();
+        self.counted().limits = all;
+    }
+
     /// Under what a lock is counted.
     fn shown<'a>(&self, name: &'a str) -> Cow<'a, str> {
         let group = self.shared.group.as_ref().and_then(|group| group(name));
@@ -139,6 +161,7 @@ impl Tally {
     fn take(&self) -> Sheet {
         let mut counted = self.counted();
         let mut sheet = std::mem::take(&mut counted.sheet);
+        counted.is_due = false;
         if !counted.limits.is_empty() {
             for (name, count) in &mut sheet.locks {
                 count.limit = counted.limits.get(name).copied().unwrap_or(0);
@@ -147,9 +170,17 @@ impl Tally {
         sheet
     }
 
-    /// Once something was counted since it was taken last.
+    /// Once something was counted since it was taken last. Renewals alone are worth no call but one for each span of time: whoever
+    /// holds a lock for days has nothing else to say.
     async fn has_counted(&self) {
-        self.shared.first.notified().await;
+        let renewals = async {
+            self.shared.renewed.notified().await;
+            sleep(MINUTES.step).await;
+        };
+        tokio::select! {
+            () = self.shared.first.notified() => {}
+            () = renewals => {}
+        }
     }
 
     /// Whether the store is not worth being asked by somebody who is in a hurry.
@@ -162,14 +193,27 @@ impl Tally {
     }
 
     fn count(&self, name: &str, what: impl FnOnce(&mut Count)) {
-        if name.starts_with(OURS) {
-            return;
+        if let Some((name, mut counted)) = self.to_count(name) {
+            if !std::mem::replace(&mut counted.is_due, true) {
+                self.shared.first.notify_one();
+            }
+            what(counted.sheet.of(&name));
         }
-        let (name, mut counted) = (self.shown(name), self.counted());
-        if counted.sheet.is_empty() {
-            self.shared.first.notify_one();
+    }
+
+    /// What goes on as it should.
+    fn count_renewal(&self, name: &str, what: impl FnOnce(&mut Count)) {
+        if let Some((name, mut counted)) = self.to_count(name) {
+            if counted.sheet.is_empty() {
+                self.shared.renewed.notify_one();
+            }
+            what(counted.sheet.of(&name));
         }
-        what(counted.sheet.of(&name));
+    }
+
+    fn to_count<'a>(&self, name: &'a str) -> Option<(Cow<'a, str>, MutexGuard<'_, Counted>)> {
+        let is_counted = !self.shared.is_off && !name.starts_with(OURS);
+        is_counted.then(|| (self.shown(name), self.counted()))
     }
 
     /// Whether the store answers is known by how it has answered last.
@@ -189,7 +233,7 @@ impl leasehold::Observer for Tally {
             }
             Event::Renewed { name, valid_until, margin, late, .. } => {
                 let validity = valid_until.since(BootClock.now());
-                self.count(name.as_str(), |count| count.renewed(*late, *margin, validity));
+                self.count_renewal(name.as_str(), |count| count.renewed(*late, *margin, validity));
             }
             Event::RenewalFailed { name, .. } => self.count(name.as_str(), |count| count.unrenewed += 1),
             Event::Lost { name, reason, .. } => self.count(name.as_str(), |count| count.lost(reason)),

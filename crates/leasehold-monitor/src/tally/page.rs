@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::store::{Note, NoteId, Noted, Search, Topic};
 use leasehold::{Locks, Result};
 use serde::{Deserialize, Serialize};
+use tokio::task::yield_now;
 
 use super::sheet::{Fitted, Sheet, hash};
 
@@ -13,10 +14,10 @@ use super::sheet::{Fitted, Sheet, hash};
 pub(crate) const RAW: Topic = Topic::of_all("tally");
 
 /// So many notes of clients there are at most: more than are written before they are put together.
-pub(crate) const RAW_MOST: u32 = 2000;
+pub(crate) const RAW_MOST: u32 = 8000;
 
 /// For how long the last of them stay that nobody has put together.
-const RAW_KEEP: Duration = A_WEEK;
+pub(crate) const RAW_KEEP: Duration = A_WEEK;
 
 const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -78,6 +79,9 @@ pub(crate) struct Page {
     /// Its client will not write it again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ended: bool,
+    /// There were so many notes of clients that some may be missing in it.
+    #[serde(rename = "cut", default, skip_serializing_if = "is_false")]
+    pub is_cut: bool,
     /// The notes of clients that are counted in it and may still be there: hashes of their ids, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub of: Vec<u32>,
@@ -113,17 +117,26 @@ fn mark(id: &NoteId) -> u32 {
 }
 
 /// What a client has counted in one span of time, as notes. `which` is another for what is not to take the place of an earlier one.
-pub(crate) fn raw_notes(begin: Duration, client: &str, which: u32, ended: bool, sheet: &Sheet) -> Result<Vec<Note>> {
-    let fitted = sheet.fitted(RAW_ROOM);
-    let parts: Vec<Fitted> = if fitted.others == sheet.others {
-        vec![fitted]
+pub(crate) async fn raw_notes(
+    begin: Duration,
+    client: &str,
+    which: u32,
+    ended: bool,
+    sheet: &Sheet,
+) -> Result<Vec<Note>> {
+    let mut parts = Vec::new();
+    if sheet.fits(RAW_ROOM) {
+        parts.push(sheet.fitted(RAW_ROOM));
     } else {
-        sheet.parts().into_iter().map(|part| part.fitted(RAW_ROOM)).collect()
-    };
+        for part in sheet.parts() {
+            yield_now().await; // It is much to write, on the thread of somebody who has jobs to start.
+            parts.push(part.fitted(RAW_ROOM));
+        }
+    }
     let parts = parts.into_iter().enumerate().filter(|(nth, part)| *nth == 0 || *part != Fitted::default());
     let note = |(nth, fitted)| {
         let id = NoteId::new(&format!("{}/{client}/{which}/{nth}", begin.as_secs()))?;
-        let page = Page { begin: begin.as_secs(), ended, of: Vec::new(), fitted };
+        let page = Page { begin: begin.as_secs(), ended, fitted, ..Page::default() };
         Ok(Note { topic: RAW, id, text: text(&page), keep: RAW_KEEP, most: RAW_MOST })
     };
     parts.map(note).collect()
@@ -140,6 +153,8 @@ pub(crate) struct Merged {
     pub part: usize,
     /// The notes that are counted in it, the newest first.
     of: Vec<u32>,
+    /// Some may be missing.
+    pub is_cut: bool,
     pub sheet: Sheet,
 }
 
@@ -163,7 +178,8 @@ impl Merged {
     /// As it is written.
     pub fn note(&self, tier: &Tier) -> Result<Note> {
         let fitted = self.sheet.fitted(tier.room);
-        let page = Page { begin: self.begin.as_secs(), ended: false, of: self.of.clone(), fitted };
+        let (begin, of) = (self.begin.as_secs(), self.of.clone());
+        let page = Page { begin, ended: false, is_cut: self.is_cut, of, fitted };
         let id = NoteId::new(&format!("{}/{}", page.begin, self.part))?;
         Ok(Note { topic: tier.topic.clone(), id, text: text(&page), keep: tier.keep, most: tier.most })
     }
@@ -188,7 +204,8 @@ pub(crate) async fn read_merged(locks: &Locks, tier: &Tier, since: Duration) -> 
         let page: Page = serde_json::from_str(&text).ok()?;
         let part = id.as_str().rsplit('/').next()?.parse().ok()?;
         let begin = Duration::from_secs(page.begin);
-        (begin >= since).then(|| Merged { begin, part, of: page.of, sheet: page.fitted.into() })
+        let Page { is_cut, of, fitted, .. } = page;
+        (begin >= since).then(|| Merged { begin, part, of, is_cut, sheet: fitted.into() })
     };
     Ok(read(locks, &tier.topic, since).await?.into_iter().filter_map(merged).collect())
 }
@@ -231,11 +248,11 @@ mod tests {
         sheet
     }
 
-    #[test]
-    fn what_one_client_writes_is_one_note_or_a_few() {
+    #[tokio::test]
+    async fn what_one_client_writes_is_one_note_or_a_few() {
         let begin = Duration::from_secs(1_796_068_800);
         for (locks, notes) in [(0, 1), (1, 1), (500, 1), (10_000, 16)] {
-            let written = raw_notes(begin, "client", 0, false, &many(locks)).unwrap();
+            let written = raw_notes(begin, "client", 0, false, &many(locks)).await.unwrap();
             assert_eq!(written.len(), notes, "for {locks} locks");
             written.iter().for_each(|note| note.check().unwrap());
             let read = written.iter().map(|note| serde_json::from_str::<Page>(&note.text).unwrap());
@@ -251,10 +268,12 @@ mod tests {
         (0..5000).for_each(|mark| merged.take(mark, &many(1)));
         assert!(merged.counts(4999) && merged.counts(4801) && !merged.counts(4799));
         merged.take(5000, &many(9999));
+        merged.is_cut = true;
         for tier in [MINUTES, HOURS] {
             let note = merged.note(&tier).unwrap();
             note.check().unwrap();
             let page: Page = serde_json::from_str(&note.text).unwrap();
+            assert!(page.is_cut && !text(&Page::default()).contains("cut"));
             let read: Sheet = page.fitted.into();
             let all = read.locks.values().chain([&read.others.count]).map(|count| count.acquired).sum::<u64>();
             assert_eq!((all, note.id.as_str()), (5000 + 9999, "300/3"));

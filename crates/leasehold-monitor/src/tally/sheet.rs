@@ -1,7 +1,7 @@
 //! What was counted of many locks.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ pub(crate) struct Sheet {
     pub locks: HashMap<Box<str>, Count>,
     /// All others.
     pub others: Others,
+    /// Hashes of the names of some of these, so that none is counted as another each time.
+    beyond: HashSet<u64>,
 }
 
 /// What was counted of locks that there was no room for.
@@ -54,6 +56,9 @@ impl Sheet {
     pub fn of(&mut self, name: &str) -> &mut Count {
         if !self.locks.contains_key(name) {
             if self.locks.len() >= MOST_LOCKS {
+                if self.beyond.len() >= MOST_LOCKS || self.beyond.insert(hash(name)) {
+                    self.others.names = self.others.names.saturating_add(1);
+                }
                 return &mut self.others.count;
             }
             self.locks.insert(name.into(), Count::default());
@@ -82,6 +87,11 @@ impl Sheet {
         self.locks.values_mut().chain([&mut self.others.count]).for_each(|count| count.shift(ahead));
     }
 
+    /// All of this was counted in the span of time that begins then.
+    pub fn is_of(&mut self, begin: Duration) {
+        self.locks.values_mut().chain([&mut self.others.count]).for_each(|count| count.is_of(begin));
+    }
+
     /// The same, spread by the names of the locks. Those of no name come first.
     pub fn parts(&self) -> Vec<Self> {
         let mut parts = vec![Self::default(); PARTS];
@@ -92,26 +102,49 @@ impl Sheet {
         parts
     }
 
+    /// Whether all of it has room in so many bytes.
+    pub fn fits(&self, most: usize) -> bool {
+        let mut left = most.checked_sub(text(&self.others.count).len());
+        for (name, count) in &self.locks {
+            left = left.and_then(|left| left.checked_sub(room_of(name, count)));
+            if left.is_none() {
+                break;
+            }
+        }
+        left.is_some()
+    }
+
     /// As JSON of so many bytes at most: where that is too little, the least remarkable locks are counted together.
     pub fn fitted(&self, most: usize) -> Fitted {
-        let text = |count: &Count| serde_json::to_string(count).expect("it has no maps");
         let (mut locks, mut others) = (Vec::new(), self.others.clone());
         for (name, count) in &self.locks {
-            // Behind the name there are quotes, a colon and a comma.
-            let bytes = serde_json::to_string(&**name).map_or(0, |name| name.len()) + text(count).len() + 4;
-            locks.push((count.interest(), name, count, bytes));
+            locks.push((count.interest(), name, count, room_of(name, count)));
         }
         locks.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1)));
-        let mut bytes = locks.iter().map(|lock| lock.3).sum::<usize>() + text(&others.count).len();
-        while bytes > most {
-            let Some((_, _, count, its)) = locks.pop() else { break };
-            let before = text(&others.count).len();
-            others.take(count);
-            bytes = bytes - its + text(&others.count).len() - before;
+        let mut bytes = locks.iter().map(|lock| lock.3).sum::<usize>();
+        let mut room = text(&others.count).len();
+        // What makes room takes some among the others, but much less: so they are written down a few times and not for each.
+        while bytes + room > most && !locks.is_empty() {
+            while bytes + room > most
+                && let Some((_, _, count, its)) = locks.pop()
+            {
+                others.take(count);
+                bytes -= its;
+            }
+            room = text(&others.count).len();
         }
         let locks = locks.into_iter().map(|(_, name, count, _)| (name.clone(), count.clone())).collect();
         Fitted { locks, others }
     }
+}
+
+fn text(count: &Count) -> String {
+    serde_json::to_string(count).expect("it has no maps")
+}
+
+/// How many bytes that takes in JSON: with the name come quotes, a colon and a comma.
+fn room_of(name: &str, count: &Count) -> usize {
+    serde_json::to_string(name).map_or(0, |name| name.len()) + text(count).len() + 4
 }
 
 /// A sheet as it is written.
@@ -127,7 +160,7 @@ pub(crate) struct Fitted {
 
 impl From<Fitted> for Sheet {
     fn from(fitted: Fitted) -> Self {
-        Self { locks: fitted.locks.into_iter().collect(), others: fitted.others }
+        Self { locks: fitted.locks.into_iter().collect(), others: fitted.others, ..Self::default() }
     }
 }
 
@@ -146,8 +179,6 @@ pub(crate) fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use leasehold::Answer;
 
     use super::*;
@@ -168,7 +199,9 @@ mod tests {
         assert_eq!((sheet.locks.len(), attempts(&sheet)), (MOST_LOCKS, MOST_LOCKS as u64 + 50));
         sheet.merge(&of((0..100).map(|nth| format!("other-{nth}"))));
         assert_eq!((sheet.locks.len(), attempts(&sheet)), (MOST_LOCKS, MOST_LOCKS as u64 + 150));
-        assert_eq!(sheet.others.names, 100);
+        assert_eq!(sheet.others.names, 150);
+        sheet.of("job-10049").lost += 1;
+        assert_eq!((sheet.others.names, sheet.others.count.lost), (150, 1), "that name was counted");
         sheet.merge(&of(["job-7".into()]));
         assert_eq!(sheet.locks["job-7"].acquired, 2, "there is room for what is there");
     }
@@ -182,6 +215,7 @@ mod tests {
         let all = attempts(&sheet);
         for most in [60_000, 10_000, 3000, 1500] {
             let fitted = sheet.fitted(most);
+            assert_eq!(fitted.others.is_none(), sheet.fits(most));
             let text = serde_json::to_string(&fitted).unwrap();
             assert!(text.len() <= most + 100, "{} for {most}", text.len());
             let read: Sheet = serde_json::from_str::<Fitted>(&text).unwrap().into();

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use leasehold::stores::{Memory, Quorum};
+use leasehold::stores::{Memory, Quorum, open};
 use leasehold::validity::{BootClock, Clock, Moment};
 use leasehold::{Answer, ErrorKind, Locks, Store};
 use leasehold_testkit::servers::{Postgres, Redis};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
 use tokio::time::{advance, sleep};
 
+use super::Tally;
 use super::book::Book;
 use super::clerk::put_together;
 use super::count::Count;
 use super::counted::Counted;
+use super::keeping::Keeping;
 use super::page::{RAW_MOST, read_raw};
 use super::sheet::Sheet;
 
@@ -240,8 +242,58 @@ async fn more_clients_than_there_is_room_for_are_told() {
     let counted = Counted::within(&place.locks(), HOUR).await.unwrap();
     assert!(counted.is_cut);
     assert_eq!(place.acquired(1).await, [is("job", RAW_MOST.into())]);
-    put_together(&place.locks()).await.unwrap();
+    for _ in 0..4 {
+        put_together(&place.locks()).await.unwrap();
+        sleep(15 * SECOND).await;
+    }
     assert_eq!((place.raw().await, place.acquired(1).await), (0, vec![is("job", RAW_MOST.into())]));
+    for hours in [1, 24] {
+        let counted = Counted::within(&place.locks(), HOUR * hours).await.unwrap();
+        assert!(counted.is_cut, "it is still told of {hours} h once they are put together");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_short_leases_puts_together_too() {
+    let place = Place::new();
+    let mut client = place.client();
+    client.set_aside(&counted("job", 3));
+    client.write(true).await.unwrap();
+    let short = Locks::builder().simulated(place.clock.clone()).max_ttl(2 * SECOND).over(place.memory.clone());
+    put_together(&short).await.unwrap();
+    assert_eq!((place.raw().await, place.acquired(1).await), (0, vec![is("job", 3)]));
+}
+
+/// The time is of no use to it.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_keeps_no_notes_is_asked_nothing() {
+    let redis = Redis::start();
+    let store = Faulty::over(open(&format!("{}?compat=redis-py", redis.url())).unwrap());
+    let faults = store.faults();
+    let mut client = Book::of(Locks::over(Arc::new(store)), Arc::new(PausedClock::start()) as Arc<dyn Clock>);
+    assert_eq!(writes(&mut client, "job", 1).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    assert_eq!(faults.calls(Operation::Time), 0);
+}
+
+/// Of who only holds its lock there is nothing to tell soon, nor one note after the other.
+#[tokio::test(start_paused = true)]
+async fn renewals_alone_are_written_once_for_each_span_of_time() {
+    let (place, tally) = (Place::new(), Tally::new());
+    let (book, faults) = place.shaky();
+    let keeping = Keeping::begin(tally.clone(), book);
+    let renewed = || tally.count_renewal("job", |count| count.renewed(SECOND, 20 * SECOND, 30 * SECOND));
+    for _ in 0..360 {
+        renewed();
+        sleep(10 * SECOND).await;
+    }
+    let written = faults.calls(Operation::WriteNotes);
+    assert!((10..=50).contains(&written), "{written} calls in an hour, with those that put it together");
+    renewed();
+    tally.count("job", |count| count.lost += 1);
+    let before = faults.calls(Operation::WriteNotes);
+    sleep(11 * SECOND).await;
+    assert!(faults.calls(Operation::WriteNotes) > before, "what is odd is told soon");
+    drop(keeping);
 }
 
 #[tokio::test(start_paused = true)]

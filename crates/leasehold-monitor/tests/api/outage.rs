@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Method;
 use leasehold::stores::fallback::Settings;
 use leasehold::stores::{self, Fallback, Memory};
 use leasehold::{ErrorKind, Locks, Store};
@@ -33,6 +34,8 @@ async fn a_store_that_is_away_leaves_the_last_state_with_its_age() {
     while events.next().await.unwrap()["away"] != true {}
     eventually_async("it is not ready", LIMIT, async || scene.get("/readyz").await.status == 503).await;
     assert!(scene.get("/readyz").await.body.starts_with("not ready: the store has been away for "));
+    let under_another_name = scene.asks(Method::GET, "/readyz", &[("host", "evil.example")], "").await;
+    assert_eq!((under_another_name.status.as_u16(), under_another_name.body.as_str()), (503, "not ready\n"));
     assert_eq!(scene.get("/healthz").await.status, 200);
     let store = scene.json("/api/v1/store").await;
     assert!(store["reachable"] == false && store["error"].is_string(), "{store}");
@@ -92,6 +95,25 @@ async fn a_hold_whose_end_can_not_be_recorded_is_not_ended() {
     assert_eq!(scene.json("/api/v1/lock?name=a").await["lock"]["holder"]["id"], guard.holder().to_string());
 }
 
+/// Ledgers may take longer than locks, or fail alone.
+#[tokio::test]
+async fn locks_are_told_of_where_ledgers_are_not_answered() {
+    let memory: Arc<dyn Store> = Arc::new(Memory::default());
+    let store = Faulty::over(Arc::clone(&memory));
+    let faults = store.faults();
+    faults.always(Operation::ReadNotes, Fault::Fail(ErrorKind::Refused));
+    let scene = Scene::of(Arc::new(store), memory);
+    let guard = scene.take("a").await;
+    let change = scene.listen().await.next().await.unwrap();
+    assert_eq!((&change["held"], &change["running"], &change["away"]), (&1.into(), &Value::Null, &false.into()));
+    faults.heal();
+    let mut events = scene.listen().await;
+    while events.next().await.unwrap()["running"] != 0 {
+        events = scene.listen().await; // that nothing runs is no change
+    }
+    drop(guard);
+}
+
 /// Redis's keys of another library have no room for notes.
 #[tokio::test]
 async fn a_store_without_notes_is_watched_but_for_what_stands_in_notes() {
@@ -104,6 +126,7 @@ async fn a_store_without_notes_is_watched_but_for_what_stands_in_notes() {
     scene.post("/api/v1/revoke", &order).await.refuses(409, "not_recordable", &["leasehold release"]);
     let theirs = scene.json("/api/v1/lock?name=theirs").await;
     assert_eq!(theirs["revocations"], serde_json::json!([]));
+    assert_eq!(theirs["lock"]["held_for_ms"], Value::Null, "they alone know");
     assert_eq!(scene.json("/api/v1/jobs").await["jobs"], serde_json::json!([]));
     assert_eq!(scene.json("/api/v1/runs").await["runs"], serde_json::json!([]));
     assert!(scene.listen().await.next().await.is_some());

@@ -134,6 +134,22 @@ async fn a_name_that_is_not_ours_is_served_nothing() {
     assert_eq!(scene.asks(Method::GET, "/api/v1/locks", &[("host", "anything")], "").await.status, 200);
 }
 
+/// It could not read the answers, but have the store asked by each browser that looks at it.
+#[tokio::test]
+async fn a_page_of_another_site_asks_for_nothing() {
+    let scene = scene();
+    let asks = async |path: &str, site: &str| {
+        scene.asks(Method::GET, path, &[("host", "localhost:7676"), ("sec-fetch-site", site)], "").await
+    };
+    for path in ["/api/v1/locks", "/api/v1/contention?since=61s", "/api/v1/events", "/api/v1/nothing", "/metrics"] {
+        asks(path, "cross-site").await.refuses(403, "cross_site", &["page of another site"]);
+    }
+    assert_eq!(asks("/", "cross-site").await.status, 200, "a link may lead here");
+    for site in ["same-origin", "same-site", "none"] {
+        assert_eq!(asks("/api/v1/locks", site).await.status, 200, "{site}");
+    }
+}
+
 /// In an application, under a path of its own.
 #[tokio::test]
 async fn it_can_be_mounted() {

@@ -17,6 +17,8 @@ export class Fixture {
   #away = false;
   /** Whether events are told. */
   tells = true;
+  /** What is not answered. */
+  holds = new Set();
   asked = [];
 
   constructor(data, page = process.env.LEASEHOLD_PAGE) {
@@ -54,6 +56,7 @@ export class Fixture {
     const path = url.pathname.slice(1);
     if (!path.startsWith('api/v1/')) return this.#file(path || 'index.html', request, response);
     const verb = path.slice('api/v1/'.length);
+    if (this.holds.has(verb)) return;
     if (verb === 'events') return this.#stream(response);
     if (request.method === 'POST') return this.#act(verb, request, response);
     const answer = ANSWERS[verb]?.(this.data, url.searchParams);

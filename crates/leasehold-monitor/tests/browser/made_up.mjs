@@ -47,7 +47,7 @@ export function someLocks() {
   Object.assign(locks[0], { waiting: 3 });
   Object.assign(locks[2], { waiting: 1, state: 'revoked' });
   Object.assign(locks[5], { permits: 3, others: [{ ...who('batch-eu-2', 812, 'import/eu', 'a'.repeat(32)), token: '12', held_for_ms: 4000, remaining_ms: 9000, revoked: false }] });
-  Object.assign(locks[7], { holder: { id: null, label: 'foreign: 4c1b9b6e', host: null, library: 'redis-py' }, held_for_ms: 0 });
+  Object.assign(locks[7], { holder: { id: null, label: 'foreign: 4c1b9b6e', host: null, library: 'redis-py' }, held_for_ms: null });
   Object.assign(locks[8], { state: 'kept', holder: null, held_for_ms: null, remaining_ms: 41_000 });
   Object.assign(locks[9], { remaining_ms: null, waiting: 12, holder: who('web-2', 77, 'migrations') });
   return locks;
@@ -122,6 +122,7 @@ export function someRuns() {
     if (nth === 4 || nth === 5) runs.push(notRun('billing/nightly', tick, 'missed', 'no scheduler was there'));
     else if (nth === 9) runs.push(notRun('billing/nightly', tick, 'skipped', 'it was still running'));
     else if (nth === 12) runs.push(run('billing/nightly', tick, node(), 400, 5 * MINUTE, { state: 'failed', reason: 'exit code 1', attempts: 3, output: 'fetching 40 accounts\nerror: <b>upstream</b> timed out\n' }));
+    else if (nth === 14) runs.push(run('billing/nightly', tick, 'batch-eu-2', 400, 0, { state: 'gone', ended: null }));
     else runs.push(run('billing/nightly', tick, node(), 400, (nth === 10 ? 24 : 6 + random() * 5) * MINUTE));
   }
   runs.push(run('billing/nightly', last(20 * MINUTE), 'web-1', 300, 0, { state: 'running', ended: null }));

@@ -222,6 +222,16 @@ looking('it is live, and says so when it is not', fleet, async (looker, server) 
   looker.wrong = looker.wrong.filter((one) => !/net::ERR_|status of 503/.test(one));
 });
 
+looking('a long examination holds up nothing else', fleet, async (looker, server) => {
+  server.holds.add('store');
+  await looker.page.reload();
+  await looker.sees(() => document.querySelectorAll('tbody tr').length > 1);
+  await state(looker, 'live');
+  await looker.press('4');
+  await looker.sees(() => document.querySelector('.gantt .run'));
+  assert.ok(await looker.page.$eval('#to-store .number', (number) => number.hidden), 'nothing is known of it');
+});
+
 looking('actions ask for name, who, why and once for the token', fleet, async (looker, server) => {
   const { page } = looker;
   const fill = async (values) => {
@@ -290,9 +300,15 @@ looking('runs show what went wrong', fleet, async (looker, server) => {
   const { page } = looker;
   await looker.view('runs', 'hours=24');
   const shapes = (selector) => page.$$eval(selector, (all) => all.length);
-  for (const selector of ['.run.done', '.run.failed', '.run.lost', '.run.running.open', '.mark.missed', '.mark.skipped', 'rect.overlap', '.run.overlaps', '.mark.due', 'rect.paused']) {
+  for (const selector of ['.run.done', '.run.failed', '.run.gone', '.run.lost', '.run.running.open', '.mark.missed', '.mark.skipped', 'rect.overlap', '.run.overlaps', '.mark.due', 'rect.paused']) {
     assert.ok((await shapes(`.gantt ${selector}`)) > 0, selector);
   }
+  assert.match(await looker.text('.legend'), /gone 1/);
+  // A run whose node has died stands where it ran, and says so.
+  await page.$eval('.gantt .run.gone', (bar) => bar.dispatchEvent(new MouseEvent('click', { bubbles: true })));
+  await looker.sees(() => document.querySelector('.sheet .facts'));
+  assert.match(await looker.text('.sheet'), /gone\s+Its node has died.*batch-eu-2/s);
+  await looker.press('Escape');
   // The clocks in Berlin went back on 25 October; those in New York a week later.
   await looker.view('runs', `job=backup&hours=168&until=${Date.UTC(2026, 9, 28)}`);
   assert.equal(await shapes('.gantt rect.clocks'), 1);

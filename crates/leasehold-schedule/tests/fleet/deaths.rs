@@ -268,3 +268,44 @@ async fn a_run_for_which_more_were_skipped_than_are_kept_is_taken_up_too() {
     assert!(ran.len() == 2 && ran[1].to.is_some(), "{ran:?}");
     assert_eq!(fleet.record_of(begun.tick).await.state, State::Done);
 }
+
+/// Whoever can't look whether its run was taken over looks again before it says how that has ended.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_lets_nothing_be_written_over_the_run_of_who_took_it_over() {
+    let fleet = Fleet::new().await;
+    let job = |nth, takes| fleet.job("job", "@every 6h", takes, nth).at_least_once(true);
+    let (first, faults) = fleet.faulty_node(0, [job(0, HOUR)]);
+    let begun = fleet.first_begun().await;
+    sleep(SECOND).await;
+    faults.always(Operation::ReadNotes, Fault::HangBefore);
+    let stopping = tokio::spawn(first.stop());
+    while fleet.is_held().await {
+        sleep(SECOND / 100).await;
+    }
+    let second = fleet.node(0, [job(1, SECOND / 10)]);
+    sleep(SECOND).await;
+    assert_eq!(fleet.told("job").await.get(&begun.tick), Some(&State::Done), "{:?}", fleet.ran());
+    faults.heal(); // What hangs is not answered.
+    stopping.await.unwrap();
+    second.stop().await;
+    assert_eq!((fleet.ran().len(), fleet.told("job").await.get(&begun.tick)), (2, Some(&State::Done)));
+}
+
+/// Others have ended beside it since.
+#[tokio::test(start_paused = true)]
+async fn an_open_run_behind_many_that_have_ended_is_taken_up_too() {
+    let fleet = Fleet::new().await;
+    let job = |takes| fleet.job("job", "@every 1m", takes, 0).at_least_once(true).overlap(Overlap::Allow(2));
+    let (long, short) = (job(5 * HOUR), job(SECOND));
+    let node = fleet.node(0, [long]);
+    let begun = fleet.first_begun().await;
+    node.roster.replace([short]).unwrap();
+    sleep(80 * MINUTE).await;
+    node.die();
+    sleep(MINUTE).await;
+    let node = fleet.node(0, [job(SECOND)]);
+    sleep(5 * MINUTE).await;
+    node.stop().await;
+    let ran: Vec<_> = fleet.ran().into_iter().filter(|ran| ran.tick == begun.tick).collect();
+    assert!(ran.len() == 2 && ran[1].to.is_some(), "{ran:?}");
+}

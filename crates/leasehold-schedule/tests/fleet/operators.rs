@@ -243,3 +243,146 @@ async fn an_order_from_the_future_holds_nothing_up() {
         "it has its turn then"
     );
 }
+
+/// An order of somebody whose clock shows that time, as it stands in the store.
+async fn asked_at(fleet: &Fleet, tick: Timestamp) -> Timestamp {
+    let tick = Timestamp::from_millisecond(tick.as_millisecond()).unwrap();
+    let locks = fleet.locks();
+    let note = leasehold::store::Note {
+        topic: leasehold::store::Topic::of_all("asked"),
+        id: leasehold::store::NoteId::new("order").unwrap(),
+        text: format!(r#"{{"job":"job","by":"ops","tick":"{tick}"}}"#),
+        keep: 24 * HOUR,
+        most: 1000,
+    };
+    locks.notes().unwrap().note(&[note]).await.unwrap();
+    tick
+}
+
+/// Nothing else wakes the node then: the next tick of the schedule is hours away.
+#[tokio::test(start_paused = true)]
+async fn an_order_from_the_near_future_has_its_turn_when_it_is_due() {
+    let fleet = Fleet::new().await;
+    let job = fleet.job("job", "@every 12h", SECOND, 0);
+    let next = job.schedule().next_after(fleet.now()).unwrap();
+    if next < fleet.now() + SignedDuration::from_mins(30) {
+        fleet.until(next + SignedDuration::from_mins(30)).await;
+    }
+    let node = fleet.node(0, [job]);
+    sleep(10 * SECOND).await;
+    let asked = asked_at(&fleet, fleet.now() + SignedDuration::from_mins(5) + SignedDuration::from_millis(7)).await;
+    sleep(6 * MINUTE).await;
+    node.stop().await;
+    assert_eq!(fleet.times(), BTreeMap::from([(asked, 1)]));
+}
+
+/// What is due between comes before the order, and not two minutes too early for its sake.
+#[tokio::test(start_paused = true)]
+async fn an_order_of_a_fast_clock_lets_no_tick_begin_before_it_is_due() {
+    let fleet = Fleet::new().await;
+    let node = fleet.node(0, [fleet.job("job", "* * * * *", SECOND, 0)]);
+    sleep(2 * MINUTE + 10 * SECOND).await;
+    let asked = asked_at(&fleet, fleet.now() + SignedDuration::from_secs(110)).await;
+    sleep(5 * MINUTE).await;
+    let until = at_start_of_minute(fleet.now());
+    node.stop().await;
+    let ran = fleet.ran();
+    let begun = |ran: &Ran| fleet.zero + SignedDuration::try_from(ran.from).unwrap();
+    assert!(ran.iter().all(|ran| ran.tick == asked || begun(ran) >= ran.tick), "{ran:?}");
+    assert!(begun(ran.iter().find(|ran| ran.tick == asked).unwrap()) >= asked - SignedDuration::from_secs(5));
+    let ticks: Vec<_> = ran.iter().map(|ran| ran.tick).filter(|tick| *tick != asked).collect();
+    assert_eq!(ticks, outages::between("* * * * *", fleet.zero, until));
+}
+
+/// However long the run before it takes.
+#[tokio::test(start_paused = true)]
+async fn orders_that_wait_in_line_for_hours_are_run() {
+    let fleet = Fleet::new().await;
+    let job = |nth| fleet.job("job", "@every 12h", 3 * HOUR, nth).overlap(Overlap::Queue);
+    let nodes = [fleet.node(0, [job(0)]), fleet.node(0, [job(1)])];
+    let begun = fleet.first_begun().await;
+    sleep(MINUTE).await;
+    let locks = fleet.locks();
+    let mut wanted = vec![begun.tick];
+    for _ in 0..2 {
+        wanted.push(Orders::over(&locks).trigger("job", "ops", "").await.unwrap());
+    }
+    sleep(8 * HOUR).await;
+    assert_eq!(fleet.ran().iter().map(|ran| ran.tick).collect::<Vec<_>>(), wanted);
+    nodes.into_iter().for_each(Node::die);
+}
+
+/// Nobody was there for hours. What became of those that had their turn is not written over, nor told anew.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_nobody_took_is_recorded_by_who_starts_later() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 12h", 10 * MINUTE, 0).catch_up(24 * HOUR);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    sleep(MINUTE).await;
+    let locks = fleet.locks();
+    let orders = Orders::over(&locks);
+    let overlaps = orders.trigger("job", "ops", "").await.unwrap();
+    sleep(HOUR / 2).await;
+    let ran = orders.trigger("job", "ops", "").await.unwrap();
+    sleep(HOUR / 2).await;
+    node.stop().await;
+    let nobodys = orders.trigger("job", "ops", "").await.unwrap();
+    sleep(5 * HOUR).await;
+    let node = fleet.node(0, [job()]);
+    sleep(MINUTE).await;
+    node.stop().await;
+    let wanted = [(begun.tick, State::Done), (overlaps, State::Skipped), (ran, State::Done), (nobodys, State::Missed)];
+    assert_eq!(fleet.told("job").await, BTreeMap::from(wanted));
+    assert_eq!(fleet.ran().len(), 2);
+}
+
+/// Whoever starts anew looks whether others have dealt with it: also a tick of the schedule.
+#[tokio::test(start_paused = true)]
+async fn what_was_skipped_is_not_run_by_who_starts_later() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", 15 * MINUTE, 0).at_least_once(true);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    sleep(MINUTE).await;
+    let locks = fleet.locks();
+    let orders = Orders::over(&locks);
+    let asked = orders.trigger("job", "ops", "").await.unwrap();
+    fleet.until(begun.tick + SignedDuration::from_mins(16)).await;
+    node.stop().await;
+    let node = fleet.node(0, [job()]);
+    sleep(2 * MINUTE).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1)]));
+    let told = fleet.told("job").await;
+    let tick = begun.tick + SignedDuration::from_mins(10);
+    assert_eq!((told.get(&asked), told.get(&tick)), (Some(&State::Skipped), Some(&State::Skipped)));
+    sleep(5 * MINUTE).await;
+    assert_eq!(fleet.ran()[1].tick, tick + SignedDuration::from_mins(10), "it goes on");
+    node.stop().await;
+}
+
+/// Its job has gone, and nobody else has it. Where it has another schedule only, what was asked for is run.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_waits_when_its_job_is_taken_out_is_recorded() {
+    for goes in [true, false] {
+        let fleet = Fleet::new().await;
+        let job = |when| fleet.job("job", when, 15 * MINUTE, 0).overlap(Overlap::Queue);
+        let node = fleet.node(0, [job("@every 12h")]);
+        let begun = fleet.first_begun().await;
+        sleep(MINUTE).await;
+        let locks = fleet.locks();
+        let asked = Orders::over(&locks).trigger("job", "ops", "").await.unwrap();
+        sleep(MINUTE).await;
+        node.roster.replace(if goes { vec![] } else { vec![job("@every 6h")] }).unwrap();
+        sleep(MINUTE).await;
+        let known = Ledger::of(&locks, "job").unwrap().of_tick(asked).await.unwrap();
+        assert_eq!(
+            known.map(|record| (record.state, record.asked)),
+            goes.then(|| (State::Skipped, Some("ops".into())))
+        );
+        sleep(HOUR).await;
+        node.stop().await;
+        let ran: Vec<_> = fleet.ran().iter().map(|ran| ran.tick).collect();
+        assert_eq!(ran, if goes { vec![begun.tick] } else { vec![begun.tick, asked] });
+    }
+}

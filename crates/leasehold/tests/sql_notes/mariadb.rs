@@ -47,6 +47,14 @@ async fn many_notes_are_written_in_few_calls() {
 }
 
 #[tokio::test]
+async fn who_writes_one_note_needs_no_second_connection() {
+    let server = MariaDb::start();
+    let count = "select count(*) from information_schema.processlist where user = 'jobs'";
+    let connections = || server.sql(count);
+    stories::who_writes_one_note_needs_no_second_connection(&store(&server.url()), connections).await;
+}
+
+#[tokio::test]
 async fn what_is_dropped_is_made_again() {
     let server = MariaDb::start();
     let drops = [

@@ -91,6 +91,14 @@ async fn a_topic_that_somebody_is_at_holds_up_no_lock() {
     is_clean(&server);
 }
 
+#[tokio::test]
+async fn who_writes_one_note_needs_no_second_connection() {
+    let server = Postgres::start();
+    let count = "select count(*) from pg_stat_activity where application_name ~ '^leasehold (locks|notes)'";
+    let connections = || server.sql(count);
+    stories::who_writes_one_note_needs_no_second_connection(&store(&server.url()), connections).await;
+}
+
 /// Their text is UTF-8, whatever the database has.
 #[tokio::test]
 async fn a_database_of_another_encoding_keeps_any_text() {

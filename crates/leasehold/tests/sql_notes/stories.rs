@@ -116,6 +116,15 @@ pub async fn rights_on_notes_are_for_schedules_only(store: &Arc<dyn Store>, gran
     assert_eq!(reads(store, "job").await.len(), 1);
 }
 
+/// Many ask at once when a job is due, and most of them write one note and are gone; who goes on has the next ones written aside.
+pub async fn who_writes_one_note_needs_no_second_connection(store: &Arc<dyn Store>, connections: impl Fn() -> String) {
+    assert!(matches!(store.try_acquire(&claim("job", TTL)).await.unwrap(), Attempt::Granted(_)));
+    writes(store, note("job", "1")).await;
+    assert_eq!(connections(), "1");
+    writes(store, note("job", "2")).await;
+    assert_eq!((reads(store, "job").await.len(), connections()), (2, "2".to_owned()));
+}
+
 /// Whoever writes to a topic waits for its turn, and nobody who claims or renews waits with it.
 pub async fn a_topic_that_somebody_is_at_holds_up_no_lock(
     store: &Arc<dyn Store>,

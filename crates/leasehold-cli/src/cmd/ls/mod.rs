@@ -22,7 +22,7 @@ pub fn run(args: &LsArgs, config: &Config) -> Result<i32, Failure> {
     if let Some(every) = args.watch {
         return again::run(every, args.json, config);
     }
-    let locks = block_on(async { Ok(config.open()?.list().await?) })?;
+    let locks = block_on(async { Ok(config.open_to_look()?.list().await?) })?;
     if args.json {
         output::json(&all(&locks, config))?;
     } else if locks.is_empty() {

@@ -76,7 +76,7 @@ fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let metrics = MetricsFile::of(args)?;
+    let mut metrics = MetricsFile::of(args)?;
     let ending = runtime.block_on(async {
         let run = Run::new(args, terms, config, warden, report, metrics.metering());
         let keeping = OnceCell::new();
@@ -337,6 +337,7 @@ impl<'a> Run<'a> {
             return Held::Over(self.unkillable(pids));
         }
         let loss = guard.loss();
+        self.count_losses(&guard, &end);
         let was_ours = self.release(locks, guard, &end).await;
         self.report.gave_back();
         let job = end.job();
@@ -358,6 +359,20 @@ impl<'a> Run<'a> {
             )),
         };
         Held::Over(ending.after(self.warden.asked_to_stop()))
+    }
+
+    /// What was cut short counts as lost, also where the warden came first, which is stricter than a guard, and where the keeper's word for
+    /// it would come after our end.
+    fn count_losses(&self, guard: &MultiGuard, end: &End) {
+        let (End::Cut { why, .. } | End::TooLate(why)) = end else { return };
+        let mut lost: Vec<_> = guard.guards().iter().filter_map(|guard| Some((guard, guard.loss()?))).collect();
+        if let (true, Some(reason)) = (lost.is_empty(), loss_of(*why)) {
+            lost.push((self.main(guard), reason));
+        }
+        for (guard, reason) in &lost {
+            let event = Event::Lost { name: guard.name(), holder: guard.holder(), reason };
+            count(&event, &self.teller, &self.tally, &self.metering);
+        }
     }
 
     /// Of `run NAME OTHER -- CMD` all behind NAME is the command.
@@ -470,6 +485,9 @@ const LAST_COUNT: Duration = Duration::from_millis(250);
 
 /// What counts this run: a key under the lock's name as it was given, for of keys there is no end.
 fn tally(args: &RunArgs, lock: &str) -> Tally {
+    if args.no_tally {
+        return Tally::off();
+    }
     if args.once_key.is_none() {
         return Tally::new();
     }
@@ -482,9 +500,19 @@ fn settings(args: &RunArgs, teller: &Arc<Teller>, tally: Tally, metering: Meteri
     let teller = Arc::clone(teller);
     Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| {
         teller.tell(event); // first: a job's life depends on it
-        tally.observe(event);
-        metering.lock_event(event);
+        count(event, &teller, &tally, &metering);
     })
+}
+
+/// Counts what happens, and each loss once, whoever sees it first.
+fn count(event: &Event<'_>, teller: &Teller, tally: &Tally, metering: &Metering) {
+    if let Event::Lost { name, holder, .. } = event
+        && !teller.is_new_loss(name, *holder)
+    {
+        return;
+    }
+    tally.observe(event);
+    metering.lock_event(event);
 }
 
 /// What the job is called, for people.
@@ -497,6 +525,16 @@ fn cut_for(reason: &LossReason) -> Cut {
     match reason {
         LossReason::HeldTooLong => Cut::MaxHold,
         _ => Cut::Lost,
+    }
+}
+
+/// As what a cut counts of which no guard knows; none where nothing was lost.
+fn loss_of(why: Cut) -> Option<LossReason> {
+    match why {
+        Cut::Deadline => Some(LossReason::Unreachable(reason_of(why).to_owned())),
+        Cut::Lost => Some(LossReason::Gone),
+        Cut::MaxHold => Some(LossReason::HeldTooLong),
+        Cut::Stopped => None,
     }
 }
 

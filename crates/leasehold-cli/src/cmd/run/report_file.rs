@@ -1,4 +1,4 @@
-//! Where a report goes.
+//! Where a report goes, and what was counted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -133,7 +133,7 @@ fn duplicate(number: RawFd) -> io::Result<File> {
 }
 
 /// A reader sees the old text or the new one, never a part.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_file_name(format!(".leasehold-report-{}", HolderId::fresh()));
     let written = write_new(&beside, path, text).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {

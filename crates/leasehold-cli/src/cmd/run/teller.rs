@@ -28,6 +28,8 @@ pub struct Teller {
     name: String,
     /// Until when each lock is good, by its last hold. A late word about an earlier one must not move anything.
     holds: Mutex<BTreeMap<LockName, (HolderId, Moment)>>,
+    /// Of each lock the hold that is known to have been lost last.
+    losses: Mutex<BTreeMap<LockName, HolderId>>,
     reserve: Reserve,
     patience: Option<Duration>,
     verbose: bool,
@@ -54,6 +56,7 @@ impl Teller {
             commands: commands.clone(),
             name: args.lock_name().map_or_else(|_| args.name.to_string(), |name| name.to_string()),
             holds: Mutex::default(),
+            losses: Mutex::default(),
             reserve: Reserve::of(terms.ttl, terms.kill_after),
             patience: terms.patience,
             verbose: args.verbose,
@@ -96,6 +99,12 @@ impl Teller {
             Event::Released { name, held, .. } => self.say(format_args!("released {name} after {}", span(*held))),
             _ => {}
         }
+    }
+
+    /// Whether nobody has said so before that this hold was lost.
+    pub fn is_new_loss(&self, name: &LockName, holder: HolderId) -> bool {
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.insert(name.clone(), holder) != Some(holder)
     }
 
     fn begins(&self, name: &LockName, holder: HolderId, valid_until: Moment) {

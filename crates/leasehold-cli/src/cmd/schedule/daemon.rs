@@ -195,14 +195,12 @@ impl Daemon<'_> {
         if !faults.is_empty() {
             return Err(Refused::Wrong(faults));
         }
-        for entry in &jobs.entries {
-            if let Some(most) = entry.terms.time_limit {
-                self.tally.limit(&entry.name, most);
-            }
-        }
         roster
             .replace(given)
-            .map_err(|error| Refused::Wrong(jobs.entries.iter().take(1).map(|entry| at(entry, &error)).collect()))
+            .map_err(|error| Refused::Wrong(jobs.entries.iter().take(1).map(|entry| at(entry, &error)).collect()))?;
+        let limits = jobs.entries.iter().filter_map(|entry| Some((entry.name.as_str(), entry.terms.time_limit?)));
+        self.tally.limits(limits);
+        Ok(())
     }
 
     fn job(&self, entry: &Entry) -> Job {

@@ -70,7 +70,7 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         health,
         notify,
         journal: Arc::clone(&journal),
-        tally: Tally::new(),
+        tally: if args.no_tally { Tally::off() } else { Tally::new() },
         metering,
     };
     let ended = runtime.block_on(daemon.run(listener));

@@ -12,9 +12,6 @@ export function holder(one) {
   return h('span', { class: 'holder' }, named, one.library && chip('library', one.library, 'A holder of another library'));
 }
 
-/** For how long, in milliseconds; where another library's worker has it, it alone knows. */
-export const heldFor = (lock) => (lock.holder?.library && !lock.held_for_ms ? null : lock.held_for_ms);
-
 const STATES = {
   held: ['held', 'Somebody has it'],
   kept: ['kept', 'Nobody works under it any more, but it is not free yet: its minimum hold runs out, or it is kept for the first who waits'],

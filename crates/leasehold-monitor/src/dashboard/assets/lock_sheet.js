@@ -5,7 +5,7 @@ import { dialog } from './dialog.js';
 import { counting, facts, foreign, h, put, time } from './dom.js';
 import { revoke } from './actions.js';
 import { count, share, span } from './format.js';
-import { heldFor, holder, state } from './holder.js';
+import { holder, state } from './holder.js';
 
 /** Opens it; `closed` is told when it is closed again. */
 export function lockSheet(app, name, closed) {
@@ -45,7 +45,7 @@ function standing(lock) {
     facts(
       ['State', state(lock.state)],
       ['Holder', holder(lock.holder), 'long'],
-      ['Held for', heldFor(lock) === null ? null : counting(heldFor(lock), 1)],
+      ['Held for', lock.held_for_ms === null ? null : counting(lock.held_for_ms, 1)],
       ['Left of its TTL', lock.remaining_ms === null ? 'no end' : counting(lock.remaining_ms, -1)],
       ['Fencing token', h('span', { class: 'token' }, lock.token)],
       ['Holder id', lock.holder?.id && h('span', { class: 'token' }, lock.holder.id), 'long'],

@@ -40,7 +40,10 @@ let sheet = null;
 let asking = null;
 let again = false;
 let seen = null;
-let storeError = null;
+/** Why the store does not answer, by what is shown, and by its own health. */
+let silence = null;
+let illness = null;
+let examining = null;
 
 const links = Object.entries(VIEWS).map(([name, { title }]) => {
   const number = h('span', { class: 'number', hidden: true });
@@ -106,14 +109,14 @@ async function refresh() {
 async function once() {
   const [shown, opened] = [view, sheet];
   try {
-    const [health, data] = await Promise.all([ask('store'), shown.load(), opened?.load()]);
-    storeError = data.away?.message ?? (health.reachable ? null : (health.error ?? 'It gives no reason.'));
+    examine();
+    const [data] = await Promise.all([shown.load(), opened?.load()]);
+    silence = data.away?.message ?? null;
     // Another view has been entered meanwhile.
     if (shown === view) {
       fresh(data);
       shown.show(data);
     }
-    mark('store', health.reachable ? health.findings.filter(({ severity }) => severity === 'problem').length : 1);
     refusal(null);
     live.went(true);
   } catch (error) {
@@ -122,6 +125,20 @@ async function once() {
     live.went(Boolean(error.status));
   }
 }
+
+/** Asks how the store is. An examination may take longer than all that is shown, so it holds nothing up but itself. */
+async function examine() {
+  if (examining) return;
+  examining = ask('store').catch(() => null);
+  const health = await examining;
+  examining = null;
+  if (!health) return;
+  illness = health.reachable ? null : (health.error ?? 'It gives no reason.');
+  mark('store', health.reachable ? health.findings.filter(({ severity }) => severity === 'problem').length : 1);
+  showLive();
+}
+
+const storeError = () => silence ?? illness;
 
 /** An answer that was not what is shown: the words of the server. */
 let refused = null;
@@ -138,7 +155,7 @@ function fresh({ age_ms: age = 0 }) {
 const WORDS = { joining: 'Connecting', live: 'Live', polling: 'Not live', away: 'No connection' };
 
 function showLive() {
-  const state = storeError && live.state !== 'away' ? 'stale' : live.state;
+  const state = storeError() && live.state !== 'away' ? 'stale' : live.state;
   const word = state === 'stale' ? 'Store away' : WORDS[state];
   $('live').dataset.state = state;
   if ($('live-word').textContent !== word) $('live-word').textContent = word;
@@ -152,7 +169,7 @@ function showLive() {
 function message(state) {
   const old = seen === null ? 'Nothing is known yet.' : `What is shown is as it was at ${instant(seen.clock)}.`;
   if (state === 'away') return `The server does not answer. ${old} Asking again every 5 s.`;
-  if (state === 'stale') return `The store does not answer: ${ended(visible(storeError))} ${old}`;
+  if (state === 'stale') return `The store does not answer: ${ended(visible(storeError()))} ${old}`;
   if (refused) return ended(refused.message) + (refused.fix ? ` ${ended(refused.fix)}` : '');
   return '';
 }
@@ -169,7 +186,7 @@ app.mark = mark;
 
 setInterval(() => {
   showLive();
-  if (live.state !== 'away' && !storeError) countOn(document.body);
+  if (live.state !== 'away' && !storeError()) countOn(document.body);
 }, 1000);
 
 function tell(text) {

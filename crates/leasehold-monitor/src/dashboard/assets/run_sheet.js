@@ -11,6 +11,7 @@ const STATES = {
   failed: 'It failed',
   lost: 'Its lock was lost, or its time limit was over, or something else has ended it',
   stopped: 'Its node was stopped',
+  gone: 'Its node has died, or was cut off: nobody has said how it ended, and nobody holds its lock',
   skipped: 'It was not run: the job was still running, or paused',
   missed: 'It was not run: nobody was there',
   paused: 'An operator had the job pause',

@@ -9,7 +9,7 @@ const SKEW = 1000;
 const GRACE = 60_000;
 
 /** States that are of a run, not of a tick that was not run, nor of what an operator did. */
-const RAN = new Set(['running', 'done', 'failed', 'lost', 'stopped']);
+const RAN = new Set(['running', 'done', 'failed', 'lost', 'stopped', 'gone']);
 
 export const hasRun = ({ state }) => RAN.has(state);
 
@@ -93,7 +93,7 @@ function bar(run, now, twice) {
   return { run, from, to, open: run.state === 'running', overlaps: twice.runs.has(run) };
 }
 
-/** From when to when it ran, as far as is known. */
+/** From when to when it ran, as far as is known: of one whose node has died, until it was last heard of. */
 export function extent(run, now) {
   const from = Date.parse(run.started ?? run.tick ?? run.written);
   const to = run.ended ? Date.parse(run.ended) : run.state === 'running' ? now : Date.parse(run.written);

@@ -96,6 +96,11 @@ impl Fault {
         Self { why, ..self }
     }
 
+    /// What was asked for is so long ago that it was thrown away.
+    pub fn is_of_the_past(&self) -> bool {
+        self.source.as_ref().is_some_and(|status| status.code() == Code::OutOfRange && self.why.contains("compacted"))
+    }
+
     /// The same, of something that changes nothing of a lock.
     pub fn surely(self) -> Self {
         Self { sure: true, ..self }

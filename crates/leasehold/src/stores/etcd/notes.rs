@@ -141,14 +141,15 @@ impl Core {
         Ok(())
     }
 
-    /// How many the topic has then.
+    /// How many the topic has then: counted by the keys that stay the same, for of the others etcd passes by each that was ever deleted
+    /// until it is compacted.
     async fn write(&self, page: &Page, notes: &[Note]) -> Result<u64, Fault> {
         for _ in 0..TRIES {
             let lease = self.lease_for_notes(notes[0].keep).await?;
             let before = self.places_of(page, notes.iter().map(|note| &note.id)).await?;
             let now = millis(time_of_day());
             let put = |txn, (note, before): (&Note, &Option<Place>)| page.put(txn, note, before.as_ref(), now, lease);
-            let txn = notes.iter().zip(&before).fold(Txn::default(), put).look([count_below(&page.told)]);
+            let txn = notes.iter().zip(&before).fold(Txn::default(), put).look([count_below(&page.of)]);
             match self.members.repeat(Limit::LONGEST, txn).await {
                 Ok(done) if done.held => return Ok(done.counts.first().map_or(0, |count| count.unsigned_abs())),
                 Ok(_) => {}

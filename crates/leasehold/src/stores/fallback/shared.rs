@@ -287,11 +287,20 @@ impl Shared {
 
     /// Who comes late is told at once where the route leads.
     pub fn listen(&self, listener: Weak<Listener>) {
-        let known = self.holders().route().map(|route| route.route.clone());
-        if let (Some(route), Some(listener)) = (known, listener.upgrade()) {
-            store::tell(&listener, &News::Routed(&route));
-        }
+        let Some(told_now) = listener.upgrade() else { return };
         self.listeners.add(listener);
+        let mut told = None;
+        // What is learnt meanwhile is told by whoever learns it, and may be told before what was known here.
+        loop {
+            let known = self.holders().route().map(|route| route.route.clone());
+            if known == told {
+                return;
+            }
+            if let Some(route) = &known {
+                store::tell(&told_now, &News::Routed(route));
+            }
+            told = known;
+        }
     }
 
     /// What is left of a holder in a store is taken away in the background, as far as that can be done: behind what went out

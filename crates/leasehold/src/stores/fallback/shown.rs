@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::{join, join3};
+use futures_util::future::{BoxFuture, join, join_all, join3};
 
 use super::shared::{Shared, limited};
 use super::stores::{Side, Stores};
@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::name::LockName;
 use crate::span::Span;
-use crate::store::{Epoch, Serving, Target, WakeUps};
+use crate::store::{Epoch, Serving, Store, Target, WakeUps};
 
 /// A route whose number is larger is told: years are left, or it is switched much too often.
 const NEARLY_LAST: Epoch = Epoch::new(Epoch::LAST.number() / 10 * 9);
@@ -24,21 +24,35 @@ impl Shared {
         Ok(if route.is_in_force(self.now()) { vec![side] } else { vec![side, side.other()] })
     }
 
-    pub async fn inspect(&self, stores: &Stores, name: &LockName) -> Result<Option<Holding>> {
-        let mut answers = Vec::new();
-        for side in self.sides_in_use().await? {
-            answers.push(stores.on(side).inspect(name).await);
-        }
-        Ok(those_that_answered(answers)?.into_iter().fold(None, better))
+    /// What each of them answers, that to which the route leads first. While it changes the primary may be silent, which is why it does:
+    /// the other is not to be unheard for it.
+    async fn of_each<'a, T>(
+        &self,
+        stores: &'a Stores,
+        ask: impl Fn(&'a dyn Store) -> BoxFuture<'a, Result<T>>,
+    ) -> Result<Vec<T>> {
+        let sides = self.sides_in_use().await?;
+        let is_moving = sides.len() > 1;
+        let asked = sides.into_iter().map(|side| {
+            let answer = ask(stores.on(side));
+            async move {
+                if is_moving && side == Side::Primary {
+                    limited(self.settings.primary_limit(), answer).await
+                } else {
+                    answer.await
+                }
+            }
+        });
+        those_that_answered(join_all(asked).await)
+    }
+
+    pub async fn inspect<'a>(&self, stores: &'a Stores, name: &'a LockName) -> Result<Option<Holding>> {
+        Ok(self.of_each(stores, |store| store.inspect(name)).await?.into_iter().fold(None, better))
     }
 
     pub async fn list(&self, stores: &Stores) -> Result<Vec<Holding>> {
-        let mut answers = Vec::new();
-        for side in self.sides_in_use().await? {
-            answers.push(stores.on(side).list().await);
-        }
         let mut shown: BTreeMap<LockName, Holding> = BTreeMap::new();
-        for holding in those_that_answered(answers)?.into_iter().flatten() {
+        for holding in self.of_each(stores, |store| store.list()).await?.into_iter().flatten() {
             let name = holding.name.clone();
             let known = shown.remove(&name);
             shown.extend(better(known, Some(holding)).map(|holding| (name, holding)));
@@ -48,13 +62,9 @@ impl Shared {
 
     /// Where the route leads. While it changes they come over from the other store one by one: those who have not yet are
     /// told behind.
-    pub async fn queue(&self, stores: &Stores, name: &LockName) -> Result<Vec<Waiter>> {
-        let mut answers = Vec::new();
-        for side in self.sides_in_use().await? {
-            answers.push(stores.on(side).queue(name).await);
-        }
+    pub async fn queue<'a>(&self, stores: &'a Stores, name: &'a LockName) -> Result<Vec<Waiter>> {
         let mut line: Vec<Waiter> = Vec::new();
-        for waiter in those_that_answered(answers)?.into_iter().flatten() {
+        for waiter in self.of_each(stores, |store| store.queue(name)).await?.into_iter().flatten() {
             if !line.iter().any(|known| known.holder == waiter.holder) {
                 line.push(waiter);
             }

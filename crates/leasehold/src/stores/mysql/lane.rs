@@ -1,6 +1,6 @@
 //! Who asks the server: a task that owns a connection, so that no answer is ever left half-read.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ const IDLE: Duration = Duration::from_secs(300);
 pub(super) struct Lane {
     site: Arc<Site>,
     owner: Mutex<Option<UnboundedSender<Order>>>,
+    rests: Arc<AtomicBool>,
 }
 
 /// Where the server is, for all lanes of a store.
@@ -43,7 +44,12 @@ struct Order {
 
 impl Lane {
     pub fn new(site: Arc<Site>) -> Self {
-        Self { site, owner: Mutex::default() }
+        Self { site, owner: Mutex::default(), rests: Arc::default() }
+    }
+
+    /// Whether it is connected, and nothing was asked that is not answered.
+    pub fn rests(&self) -> bool {
+        self.rests.load(Ordering::Relaxed)
     }
 
     /// Asks, behind all that was asked before. Dropped before it was sent it isn't; later it is, and what is asked next
@@ -65,7 +71,7 @@ impl Lane {
             None => order,
         };
         let (orders, taken) = unbounded_channel();
-        tokio::spawn(Owner::new(Arc::clone(&self.site)).serve(taken));
+        tokio::spawn(Owner::new(Arc::clone(&self.site), Arc::clone(&self.rests)).serve(taken));
         let _ = orders.send(refused); // Its receiver was just moved into the task.
         *owner = Some(orders);
     }
@@ -78,11 +84,13 @@ struct Owner {
     given_up: Option<Identity>,
     /// Tables or procedures are missing, whatever their version says.
     lacks: bool,
+    /// Has a session, and nothing to ask.
+    rests: Arc<AtomicBool>,
 }
 
 impl Owner {
-    fn new(site: Arc<Site>) -> Self {
-        Self { site, session: None, given_up: None, lacks: false }
+    fn new(site: Arc<Site>, rests: Arc<AtomicBool>) -> Self {
+        Self { site, session: None, given_up: None, lacks: false, rests }
     }
 
     async fn serve(mut self, mut orders: UnboundedReceiver<Order>) {
@@ -138,7 +146,10 @@ impl Owner {
 
     async fn next(&mut self, orders: &mut UnboundedReceiver<Order>) -> Option<Order> {
         if self.session.is_some() {
-            match tokio::time::timeout(IDLE, orders.recv()).await {
+            self.rests.store(true, Ordering::Relaxed);
+            let order = tokio::time::timeout(IDLE, orders.recv()).await;
+            self.rests.store(false, Ordering::Relaxed);
+            match order {
                 Ok(order) => return order,
                 Err(_) => {
                     if let Some(session) = self.session.take() {

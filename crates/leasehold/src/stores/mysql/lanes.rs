@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::{Call, Rows};
 use super::fault::Fault;
@@ -18,12 +19,19 @@ pub(super) struct Lanes {
     route: Lane,
     /// For what decides nothing: no lock waits for it.
     aside: Lane,
+    /// Something was written that decides nothing.
+    has_noted: AtomicBool,
 }
 
 impl Lanes {
     pub fn to(site: &Arc<Site>) -> Self {
         let lane = || Lane::new(Arc::clone(site));
-        Self { named: (0..LANES).map(|_| lane()).collect(), route: lane(), aside: lane() }
+        Self {
+            named: (0..LANES).map(|_| lane()).collect(),
+            route: lane(),
+            aside: lane(),
+            has_noted: AtomicBool::default(),
+        }
     }
 
     /// Asks what has to do with no name.
@@ -39,6 +47,15 @@ impl Lanes {
     /// Asks beside all that has to do with locks.
     pub async fn ask_aside(&self, call: Call) -> Result<Rows, Fault> {
         self.aside.ask(call).await
+    }
+
+    /// Writes one thing that decides nothing. Who asks for a lock, writes one note of it and is gone needs no second connection: that
+    /// may be a whole fleet at once, each time a job is due. So the first goes over one that rests; whoever goes on has the next ones
+    /// written aside.
+    pub async fn write_one(&self, call: Call) -> Result<Rows, Fault> {
+        let is_first = !self.has_noted.swap(true, Ordering::Relaxed);
+        let resting = self.named.iter().find(|lane| is_first && lane.rests());
+        resting.unwrap_or(&self.aside).ask(call).await
     }
 
     /// Asks for a name, behind all that was asked for it before.

@@ -26,7 +26,8 @@ impl MySql {
     async fn write(&self, notes: &[Note]) -> Result<()> {
         let Note { topic, keep, most, .. } = &notes[0];
         let call = self.about(NOTE, topic).bytes(written_down(notes)).number(millis(*keep)).number(i64::from(*most));
-        self.ask_aside(call).await.map(drop)
+        let answer = if notes.len() == 1 { self.lanes.write_one(call).await } else { self.lanes.ask_aside(call).await };
+        answer.map(drop).map_err(|fault| self.told(fault))
     }
 
     async fn read(&self, of: &Search) -> Result<Vec<Noted>> {

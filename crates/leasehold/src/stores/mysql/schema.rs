@@ -52,6 +52,9 @@ const COMPLETIONS: i64 = 4;
 const SETTINGS: &str =
     "set names utf8mb4, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', lock_wait_timeout = 2";
 
+/// What is printed begins with this: the client of MySQL leaves out comments, and with them what only MariaDB reads.
+const CLIENT: &str = "-- For MariaDB: with its own client, or with `mysql --comments`.\n";
+
 /// How procedures are replaced by what is printed; each server reads its own way of it, and takes the other for a comment.
 const REPLACING: &str = "\
 -- MariaDB puts each procedure in the place of the one before, and no call finds none. MySQL can't: it drops it first, and
@@ -99,7 +102,7 @@ const ALREADY_THERE: u16 = 1304;
 /// Everything that a user with the right to create has to run, for MySQL's own client; the last lines are the rights that
 /// another user needs then. May be run again.
 pub(super) fn print(database: &str) -> String {
-    let mut text = format!("use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}{REPLACING}");
+    let mut text = format!("{CLIENT}use `{database}`;\n{SETTINGS};\ndelimiter //\n{VERSIONS}{TABLES}{REPLACING}");
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
         let put = procedure.replacen("create procedure", "create /*M! or replace */ procedure", 1);
         text.push_str(&format!("/*!80000 {} */\n//\n{put}\n//\n", drop_of(procedure)));
@@ -365,7 +368,7 @@ mod tests {
         assert_eq!(text.matches("create table if not exists").count(), 10);
         let puts = text.matches("\ncreate /*M! or replace */ procedure").count();
         assert_eq!((puts, text.matches("\n/*!80000 drop procedure if exists").count()), (procedures().count(), puts));
-        assert!(text.starts_with("use `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
+        assert!(text.contains("\nuse `app`;\n") && text.contains("\n//\ndelimiter ;\n"));
         assert_eq!(text.matches("\n--   grant ").count(), 10 + puts);
     }
 }

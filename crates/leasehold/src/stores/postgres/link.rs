@@ -204,6 +204,10 @@ impl Silence {
         self.since = (self.answered < self.asked).then(Instant::now);
     }
 
+    fn is_none(&self) -> bool {
+        self.since.is_none()
+    }
+
     fn is_too_long(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= SILENCE)
     }
@@ -256,6 +260,11 @@ impl Link {
             return Err(Fault::of_a_standby());
         }
         Ok(sql::span(row.try_get(0)?))
+    }
+
+    /// Whether it is there, and nobody waits for an answer.
+    pub fn rests(&self) -> bool {
+        self.current().is_some_and(|live| live.silence().is_none())
     }
 
     async fn once(self: &Arc<Self>, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {

@@ -21,6 +21,7 @@ mod statements;
 mod tagged;
 mod tls;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -87,6 +88,8 @@ pub struct Postgres {
     link: Arc<Link>,
     /// For what decides nothing.
     aside: Arc<Link>,
+    /// Something was written that decides nothing.
+    has_noted: AtomicBool,
     bells: Arc<Bells>,
     ears: Arc<Ears>,
 }
@@ -108,7 +111,7 @@ impl Postgres {
         let (server, bells) = (Arc::new(Server::new(options)), Arc::<Bells>::default());
         let ears = Arc::new(Ears::new(Arc::clone(&server), Arc::clone(&bells)));
         let [link, aside] = ["locks", "notes"].map(|what_for| Arc::new(Link::new(Arc::clone(&server), what_for)));
-        Self { server, link, aside, bells, ears }
+        Self { server, link, aside, has_noted: AtomicBool::default(), bells, ears }
     }
 
     /// The statements that make the tables and procedures of the database that `url` names, for `psql` and the like.
@@ -354,6 +357,7 @@ impl Store for Postgres {
             server: Arc::clone(&self.server),
             link: Arc::new(Link::new(Arc::clone(&self.server), "keeper")),
             aside: Arc::new(Link::new(Arc::clone(&self.server), "notes")),
+            has_noted: AtomicBool::default(),
             bells: Arc::clone(&self.bells),
             ears: Arc::clone(&self.ears),
         })

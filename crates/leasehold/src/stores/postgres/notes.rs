@@ -1,10 +1,13 @@
 //! Notes in a table: a row for each.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use futures_util::future::BoxFuture;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::link::Given;
+use super::link::{Given, Link};
 use super::{Fault, Postgres, rows};
 use crate::error::Result;
 use crate::store::{Note, NoteId, Noted, Notes, Search, Topic};
@@ -30,7 +33,15 @@ impl Postgres {
             (&millis(*keep), Type::INT8),
             (&i64::from(*most), Type::INT8),
         ];
-        self.ask_aside(&self.server.statements.note, &given).await.map(drop)
+        let link = self.link_for(notes);
+        link.call(&self.server.statements.note, &given).await.map(drop).map_err(|fault| self.told(fault))
+    }
+
+    /// Who asks for a lock, writes one note of it and is gone needs no second connection: that may be a whole fleet at once, each time
+    /// a job is due. Nothing is under way there then; whoever goes on has the next ones written aside.
+    fn link_for(&self, notes: &[Note]) -> &Arc<Link> {
+        let is_first = notes.len() == 1 && !self.has_noted.swap(true, Ordering::Relaxed);
+        if is_first && self.link.rests() { &self.link } else { &self.aside }
     }
 
     async fn read(&self, of: &Search) -> Result<Vec<Noted>> {

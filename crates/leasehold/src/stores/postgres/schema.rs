@@ -78,7 +78,8 @@ pub(super) async fn prepare(client: &Client, options: &Options, making: Making) 
         if version > 0 {
             check_may_make(client, options, version, &flaws).await?;
         }
-        if making == Making::All {
+        // What a newer version has left out is not put back.
+        if making == Making::All && version <= VERSION {
             add_columns(client, options, &flaws, &script).await?;
         }
     }
@@ -107,8 +108,10 @@ async fn add_columns(client: &Client, options: &Options, flaws: &[Flaw], script:
             return Err(beyond_repair(options, &named(flaws), [column.table]));
         }
         // Whoever waits for a table, to change it, holds up all who come later.
-        let add =
-            format!("begin; set local lock_timeout = '1s'; alter table {table} add column {}; commit", column.text);
+        let add = format!(
+            "begin; set local lock_timeout = '1s'; alter table {table} add column if not exists {}; commit",
+            column.text
+        );
         client.batch_execute(&add).await?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 import { ask } from '../api.js';
 import { choice, counting, foreign, h, nothing, put } from '../dom.js';
 import { count } from '../format.js';
-import { heldFor, holder, state } from '../holder.js';
+import { holder, state } from '../holder.js';
 import { pager, table } from '../table.js';
 
 export const title = 'Locks';
@@ -17,7 +17,7 @@ const COLUMNS = [
   { title: 'Lock', sort: 'name', kind: 'what', cell: (lock) => foreign(lock.name), below: (lock) => [lock.state !== 'held' && state(lock.state), lock.holder && who(lock)] },
   { title: 'State', kind: 'state wide', cell: (lock) => state(lock.state) },
   { title: 'Holder', kind: 'who wide', cell: who },
-  { title: 'Held for', sort: '-held_for', down: true, kind: 'figure', cell: (lock) => since(heldFor(lock), 1) },
+  { title: 'Held for', sort: '-held_for', down: true, kind: 'figure', cell: (lock) => since(lock.held_for_ms, 1) },
   { title: 'TTL left', sort: 'remaining', kind: 'figure wide', cell: (lock) => (lock.remaining_ms === null ? 'no end' : since(lock.remaining_ms, -1)) },
   { title: 'Waiting', sort: '-waiting', down: true, kind: 'figure', cell: (lock) => (lock.waiting ? h('strong', {}, count(lock.waiting)) : none()) },
   { title: 'Token', kind: 'figure wider', cell: (lock) => h('span', { class: 'token' }, lock.token) },

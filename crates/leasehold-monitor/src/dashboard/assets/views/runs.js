@@ -156,7 +156,7 @@ export function view(app) {
 /** What each colour and shape stands for, and how many there are. */
 function legendOf(runs, now, found) {
   const times = Map.groupBy(runs.filter(isOfATick), ({ state }) => state);
-  const states = ['done', 'running', 'failed', 'lost', 'stopped', 'missed', 'skipped'].filter((state) => times.has(state));
+  const states = ['done', 'running', 'failed', 'gone', 'lost', 'stopped', 'missed', 'skipped'].filter((state) => times.has(state));
   const twice = overlaps(runs, now).spans.length;
   const gaps = found.flatMap(({ marks }) => marks).filter(({ kind }) => kind === 'gap').length;
   return [
