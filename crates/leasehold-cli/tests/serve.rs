@@ -209,3 +209,12 @@ fn the_token_is_not_on_the_command_line() {
     help.says(&["--token-file", "LEASEHOLD_SERVE_TOKEN", "--host", "/metrics", "docs/serve.md"]);
     assert!(!help.stdout.contains("--token "), "{}", help.stdout);
 }
+
+/// They would never match what a browser sends.
+#[test]
+fn a_host_is_a_name_alone() {
+    let bench = Bench::new();
+    for host in ["", "a b", "*", "http://locks.example.com/", "locks.example.com:443"] {
+        bench.run(["serve", "--host", host]).fails(64, &["is no name of a host", "locks.example.com, without scheme"]);
+    }
+}

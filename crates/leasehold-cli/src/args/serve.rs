@@ -47,6 +47,6 @@ pub struct ServeArgs {
     /// It may be asked for under this name, too (may be given several times)
     ///
     /// Besides localhost, and any address.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::values::host)]
     pub host: Vec<String>,
 }

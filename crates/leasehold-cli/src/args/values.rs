@@ -49,6 +49,14 @@ pub(super) fn holder(text: &str) -> Result<HolderId, String> {
     HolderId::parse(text).ok_or_else(|| format!("{text:?} is no holder; `leasehold status NAME` shows 32 digits"))
 }
 
+/// What a browser asks for, without scheme and port: with them it would never be asked for.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let is_name = (1..=253).contains(&text.len()) && text.bytes().all(is_legal) && !text.starts_with('.');
+    let rule = "give a host's name alone, as locks.example.com, without scheme, port or path";
+    is_name.then(|| text.to_owned()).ok_or_else(|| format!("{text:?} is no name of a host; {rule}"))
+}
+
 /// Why an operator does something: a line for the record.
 pub(super) fn reason(text: &str) -> Result<String, String> {
     const LONGEST: usize = 400;

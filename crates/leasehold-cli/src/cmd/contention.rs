@@ -135,7 +135,7 @@ fn spans(spans: &Option<Quantiles>) -> String {
 }
 
 fn lost(lock: &LockContention) -> u64 {
-    lock.lost.saturating_add(lock.late_releases)
+    lock.lost.max(lock.late_releases)
 }
 
 fn or_none(number: u64) -> String {

@@ -98,12 +98,16 @@ fn asked_host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
     header.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))
 }
 
-/// Without the port.
+/// Without the port; empty if what stands there is none.
 fn host_of(authority: &str) -> String {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or(("", "")),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
+    let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return String::new();
+    }
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
@@ -155,8 +159,11 @@ mod tests {
             "127.0.0.1.nip.io",
             "user@localhost",
             "[::1",
+            "[::1].evil.example",
+            "127.0.0.1:80.evil.example",
+            "localhost:evil.example",
         ] {
-            assert!(host == "[::1" || !serves(host), "{host}");
+            assert!(!serves(host), "{host}");
         }
         assert!(check_host(&hosts, &HeaderMap::new(), &Uri::from_static("/")).is_err());
         assert!(check_host(&Hosts::All, &HeaderMap::new(), &Uri::from_static("/")).is_ok());
