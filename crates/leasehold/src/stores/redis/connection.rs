@@ -321,7 +321,7 @@ impl Terms {
         // RESP3: wake-ups come over the connection that the commands go over.
         let connection = self.dial.connect(address, ProtocolVersion::RESP3, config, PATIENCE).await?;
         let (introduced, ()) = tokio::join!(self.introduce(connection.clone()), self.listen(connection.clone()));
-        let (node, knows_flags) = introduced.map_err(|error| Fault::unconnected(&error, address))?;
+        let (node, knows_flags) = introduced.map_err(|error| self.dial.unconnected(&error, address))?;
         if let Some(Role::Replica(master)) = &node.role {
             let message = format!("{address} is a replica of {master}, and takes no writes; name its master");
             return Err(Fault::Unsent(ErrorKind::Unavailable, message));

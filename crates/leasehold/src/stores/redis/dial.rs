@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisError, Value,
+};
 use tokio::runtime::Handle;
 
 use super::address::Address;
@@ -43,7 +45,7 @@ impl Dial {
             let client = dial.client(&address, protocol)?;
             let made = tokio::time::timeout(limit, client.get_multiplexed_async_connection_with_config(&config)).await;
             let made = made.map_err(|_| dial.silence(&address, limit))?;
-            made.map_err(|error| Fault::unconnected(&error, &address))
+            made.map_err(|error| dial.unconnected(&error, &address))
         };
         if !self.reads_files() {
             return connect.await;
@@ -66,9 +68,14 @@ impl Dial {
             let mut connection =
                 self.connect(address, ProtocolVersion::RESP2, AsyncConnectionConfig::new(), limit).await?;
             let answer = connection.send_packed_command(question).await.and_then(Value::extract_error);
-            answer.map_err(|error| Fault::unconnected(&error, address))
+            answer.map_err(|error| self.unconnected(&error, address))
         };
         tokio::time::timeout(limit, asked).await.map_err(|_| self.silence(address, limit))?
+    }
+
+    /// No connection was made.
+    pub fn unconnected(&self, error: &RedisError, address: &Address) -> Fault {
+        Fault::unconnected(error, address, self.tls.is_some())
     }
 
     /// No connection was made for so long. A server that speaks no TLS takes the beginning of it for half a command, and
@@ -85,7 +92,7 @@ impl Dial {
     }
 
     fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<Client, Fault> {
-        let whole = |error| Fault::unconnected(&error, address);
+        let whole = |error| self.unconnected(&error, address);
         let place = match (address, &self.tls) {
             (Address::Tcp(host, port), None) => ConnectionAddr::Tcp(host.clone(), *port),
             (Address::Tcp(host, port), Some(_)) => {

@@ -25,9 +25,9 @@ pub(super) enum Fault {
 
 impl Fault {
     /// No connection was made, so nothing was asked over it.
-    pub fn unconnected(error: &RedisError, address: &Address) -> Self {
+    pub fn unconnected(error: &RedisError, address: &Address, over_tls: bool) -> Self {
         let address = address.to_string();
-        let known = of_tls(error, &address).or_else(|| of_a_stranger(error, &address));
+        let known = of_tls(error, &address).or_else(|| of_a_stranger(error, &address, over_tls));
         let (kind, message, _) = known.unwrap_or_else(|| classified(error, &address));
         Self::Unsent(kind, message)
     }
@@ -125,8 +125,8 @@ fn of_tls(error: &RedisError, shown: &str) -> Option<Classified> {
 }
 
 /// Whom we have reached is no server of ours, or has not what we want of it: that shows as soon as it is greeted.
-fn of_a_stranger(error: &RedisError, shown: &str) -> Option<Classified> {
-    let fix = if error.to_string().contains("tls") {
+fn of_a_stranger(error: &RedisError, shown: &str, over_tls: bool) -> Option<Classified> {
+    let fix = if over_tls {
         "name the port of a Redis server, or write redis for rediss if it speaks no TLS there"
     } else {
         "name the port of a Redis server, or write rediss for redis if it speaks TLS there"
