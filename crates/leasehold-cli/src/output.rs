@@ -27,7 +27,7 @@ pub fn line(text: &str) -> Result<ControlFlow<()>, Failure> {
     write(&format!("{text}\n"))
 }
 
-/// Writes to stdout as it is, at once; the answer as that of [`line`].
+/// Writes to stdout as it is, at once; the answer as that of [`line()`].
 ///
 /// # Errors
 /// As [`answer`].
