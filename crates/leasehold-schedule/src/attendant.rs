@@ -431,10 +431,18 @@ impl Attendant {
             drop(guard.not_started().await);
             return;
         }
+        let was_skipped = match was_skipped {
+            Ok(was_skipped) => was_skipped,
+            Err(error) => {
+                drop(guard.not_started().await);
+                return self.leaves_it_alone(job, &error).await;
+            }
+        };
         self.is_over(&claim);
         let Claim { tick, origin } = claim;
         if was_skipped {
-            drop(guard.not_started().await);
+            // Left open it would be anybody's, also of those who have seen it held by us.
+            drop(guard.not_needed().await);
         } else {
             self.runs_it(job, tick, &origin, guard);
         }
@@ -452,10 +460,11 @@ impl Attendant {
         });
     }
 
-    /// Of what was due before this node had the job: whether those who had it have skipped it, for good.
-    async fn was_skipped(&self, job: &Job, claim: &Claim, guard: &Guard) -> bool {
-        let is_older = instant::of_tick(claim.tick) < self.began && guard.attempt() <= 1;
-        is_older && !matches!(claim.origin, Origin::Watched) && self.turn(job, claim).was_skipped(claim.tick).await
+    /// Of what nobody has begun, and either was due before this node had the job or was seen held by another, which may have been
+    /// about to look, too: whether those who had it have skipped it, for good.
+    async fn was_skipped(&self, job: &Job, claim: &Claim, guard: &Guard) -> leasehold::Result<bool> {
+        let may_be = matches!(claim.origin, Origin::Watched) || instant::of_tick(claim.tick) < self.began;
+        if may_be && guard.attempt() <= 1 { self.turn(job, claim).was_skipped(claim.tick).await } else { Ok(false) }
     }
 
     fn has_ended(&mut self, ended: Option<(Tick, How)>) {

@@ -135,10 +135,16 @@ impl<'a> Turn<'a> {
     }
 
     /// Whether a tick has had its turn, and was not run because the job was still running, as far as is known.
-    pub async fn was_skipped(&self, tick: Tick) -> bool {
-        let Some(ledger) = self.ledger_if_any() else { return false };
-        let known = self.node.told(ledger.of_tick(instant::of_tick(tick)).await).flatten();
-        known.is_some_and(|known| known.overlaps && !known.state.is_of_a_run())
+    ///
+    /// # Errors
+    /// It can't be known now. A store that never says is one that says no.
+    pub async fn was_skipped(&self, tick: Tick) -> leasehold::Result<bool> {
+        let Some(ledger) = self.ledger_if_any() else { return Ok(false) };
+        let known = match ledger.of_tick(instant::of_tick(tick)).await {
+            Err(error) if error.is_transient() => return Err(error),
+            known => self.node.told(known).flatten(),
+        };
+        Ok(known.is_some_and(|known| known.overlaps && !known.state.is_of_a_run()))
     }
 
     pub(crate) fn ledger(&self) -> leasehold::Result<Ledger<'a>> {

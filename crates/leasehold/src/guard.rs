@@ -33,6 +33,8 @@ pub struct Guard {
     pub(crate) hold: Arc<Hold>,
     /// What is said of the work when it is given back.
     verdict: Verdict,
+    /// Whether there was anything to do: a minimum hold is for that.
+    was_needed: bool,
     /// The store has answered the release, or is never to hear of one: nothing is left to do for the drop.
     given_back: bool,
     /// A transaction of the job's own has completed its tick, and may have been committed.
@@ -50,7 +52,8 @@ pub enum Released {
 
 impl Guard {
     pub(crate) fn new(client: Arc<Client>, hold: Arc<Hold>) -> Self {
-        Self { client, hold, verdict: Verdict::Failed, given_back: false, may_be_complete: AtomicBool::new(false) }
+        let may_be_complete = AtomicBool::new(false);
+        Self { client, hold, verdict: Verdict::Failed, was_needed: true, given_back: false, may_be_complete }
     }
 
     /// The lock's name.
@@ -184,6 +187,19 @@ impl Guard {
         self.release_as(Verdict::NotStarted).await
     }
 
+    /// Gives the lock back and says that there is nothing to do for this tick, or this key: it is over, as if it were
+    /// [complete](Self::complete), but no minimum hold is kept.
+    ///
+    /// # Errors
+    /// The store can't say. It goes on being told in the background for as long as this client is there.
+    ///
+    /// # Cancel safety
+    /// Once called it is so: dropping this future leaves the rest to the background.
+    pub async fn not_needed(mut self) -> Result<Released> {
+        self.was_needed = false;
+        self.complete().await
+    }
+
     /// Renews it no more, and gives nothing back: the lock ends by itself with its TTL.
     ///
     /// For work of which nobody can say that it has ended: whoever comes next comes as late as can be. Of a tick or a
@@ -227,7 +243,8 @@ impl Guard {
             let (name, holder) = (&self.hold.key.name, self.hold.key.holder);
             self.client.observe_at_the_end(&Event::LetGo { name, holder });
         }
-        self.hold.how_it_ends(self.client.clock.now(), self.verdict)
+        let how = self.hold.how_it_ends(self.client.clock.now(), self.verdict);
+        if self.was_needed { how } else { Ended { keep_for: Duration::ZERO, ..how } }
     }
 }
 

@@ -219,6 +219,16 @@ async fn b12_work_that_never_began_is_left_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_that_is_not_needed_is_over_at_once_and_for_good() {
+    let Scene { ours, others, .. } = scene();
+    let now = tick(&ours, 0).await;
+    let job = |locks: &Locks| locks.lock("job").retry_failed(true).at_least_for(MINUTE);
+    assert_eq!(acquired(&job(&ours).tick(now)).await.not_needed().await.unwrap(), Released::InTime);
+    not_due(&job(&others).tick(now)).await;
+    drop(acquired(&job(&others)).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_acquire_that_was_cancelled_takes_no_tick_along() {
     let Scene { ours, others, faults, .. } = scene();
     let now = tick(&ours, 0).await;

@@ -1,5 +1,8 @@
 //! What operators ask for, at awkward moments.
 
+use leasehold::ErrorKind;
+use leasehold_testkit::{Fault, Operation};
+
 use super::*;
 
 /// The jitter of this job, as its first run shows it.
@@ -358,6 +361,79 @@ async fn what_was_skipped_is_not_run_by_who_starts_later() {
     assert_eq!((told.get(&asked), told.get(&tick)), (Some(&State::Skipped), Some(&State::Skipped)));
     sleep(5 * MINUTE).await;
     assert_eq!(fleet.ran()[1].tick, tick + SignedDuration::from_mins(10), "it goes on");
+    node.stop().await;
+}
+
+/// Nor by those who start together, and see each other look. A minimum hold is not kept for it, which would be in the way of the next.
+#[tokio::test(start_paused = true)]
+async fn what_was_skipped_is_run_by_none_of_those_who_start_together() {
+    for (nodes, at_least_once) in [(2, true), (2, false), (6, true), (6, false)] {
+        let fleet = Fleet::new().await;
+        let job = || {
+            let job = fleet.job("job", "@every 10m", 15 * MINUTE, 0).at_least_once(at_least_once);
+            job.at_least_for(14 * MINUTE)
+        };
+        let node = fleet.node(0, [job()]);
+        let begun = fleet.first_begun().await;
+        fleet.until(begun.tick + SignedDuration::from_mins(16)).await;
+        node.stop().await;
+        let mut started = Vec::new();
+        for nth in 0..nodes {
+            let (node, faults) = fleet.faulty_node(0, [job()]);
+            for operation in [Operation::TryAcquire, Operation::ReadNotes, Operation::Release] {
+                faults.always(operation, Fault::DelayReply(SECOND / 20 * (1 + nth % 3)));
+            }
+            started.push(node);
+        }
+        sleep(3 * MINUTE).await;
+        assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1)]));
+        sleep(5 * MINUTE).await;
+        let next = begun.tick + SignedDuration::from_mins(20);
+        assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1), (next, 1)]), "it goes on");
+        for node in started {
+            node.stop().await;
+        }
+    }
+}
+
+/// Nor by the one who has skipped it, and sees another look at it as the next one is due.
+#[tokio::test(start_paused = true)]
+async fn what_was_skipped_is_not_run_by_who_sees_another_look() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", 15 * MINUTE, 0).at_least_once(true);
+    let stays = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    let next = begun.tick + SignedDuration::from_mins(20);
+    fleet.until(next - SignedDuration::from_secs(1)).await;
+    let (starts, faults) = fleet.faulty_node(0, [job()]);
+    for operation in [Operation::TryAcquire, Operation::ReadNotes] {
+        faults.always(operation, Fault::DelayReply(SECOND * 2 / 5));
+    }
+    sleep(14 * MINUTE).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1), (next, 1)]));
+    for node in [stays, starts] {
+        node.stop().await;
+    }
+}
+
+/// As long as nobody can say whether it was skipped it is not begun.
+#[tokio::test(start_paused = true)]
+async fn whether_it_was_skipped_is_asked_until_it_is_known() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", 15 * MINUTE, 0).at_least_once(true);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    fleet.until(begun.tick + SignedDuration::from_mins(16)).await;
+    node.stop().await;
+    let (locks, faults, _) = fleet.faulty_locks();
+    // What it reads first is which jobs are known, and who asks for what.
+    let node = fleet.node_over(locks, 0, [job()]);
+    while faults.calls(Operation::TryAcquire) == 0 {
+        sleep(SECOND / 1000).await;
+    }
+    faults.next_few(3, Operation::ReadNotes, Fault::Fail(ErrorKind::TimedOut));
+    sleep(2 * MINUTE).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1)]));
     node.stop().await;
 }
 

@@ -130,6 +130,15 @@ impl Guard {
         shared.block_on(guard.not_started())
     }
 
+    /// Gives the lock back; there is nothing to do for this tick or key. See [`crate::Guard::not_needed`].
+    ///
+    /// # Errors
+    /// The store can't say; it goes on being told in the background.
+    pub fn not_needed(self) -> Result<Released> {
+        let Self { guard, shared } = self;
+        shared.block_on(guard.not_needed())
+    }
+
     /// Gives the lock back. See [`crate::Guard::release`].
     ///
     /// # Errors
