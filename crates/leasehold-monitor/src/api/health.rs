@@ -9,9 +9,11 @@ use leasehold::Span;
 
 use super::Served;
 use super::security::check_host;
+use crate::snapshot::{ANSWER, SECOND};
 
-/// A store that has not answered for so long is away, whatever it last said.
-const LATE: Duration = Duration::from_secs(10);
+/// A store that has not answered for so long is away, whatever it last said: so long an answer holds, and so long the next may take. Whoever
+/// asks now and then is not to wait for that to be over.
+const LATE: Duration = Duration::from_secs(SECOND.as_secs() + ANSWER.as_secs());
 
 pub(super) async fn alive() -> &'static str {
     "alive\n"

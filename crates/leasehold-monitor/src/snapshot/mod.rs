@@ -30,7 +30,7 @@ pub(crate) mod revocation;
 pub(crate) mod runs;
 
 /// What changes by the second is read once in a second at most.
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// The store's clock is asked so often; in between it goes as ours does.
 const CLOCK: Duration = Duration::from_secs(10);
@@ -55,6 +55,10 @@ const QUEUES_AT_A_TIME: usize = 16;
 
 /// Of so many names that are waited for the queues are read.
 const MOST_QUEUES: usize = 200;
+
+/// Whether the store answers is asked by a look at one lock, some milliseconds of work. One that needs longer than this keeps no short
+/// lease alive; a change of leaders, or of who is master, is over by then where all is well.
+pub(crate) const ANSWER: Duration = Duration::from_secs(3);
 
 /// The lock by which it is seen whether the store answers.
 const PROBE: &str = "leasehold:serve";
@@ -115,7 +119,7 @@ impl Snapshot {
             version: AtomicU64::new(began),
             hours: AtomicI64::new(Runs::step(SignedDuration::ZERO)),
             clock: Arc::default(),
-            answer: Arc::default(),
+            answer: Arc::new(Reading::of_at_most(ANSWER)),
             listing: Arc::default(),
             fleet: Arc::default(),
             runs: Arc::default(),
@@ -191,16 +195,16 @@ impl Snapshot {
 
     /// What ran, at least as far back as `from`, but no further than ledgers go.
     pub async fn runs(self: &Arc<Self>, from: Option<Timestamp>) -> Result<Seen<Runs>, Away> {
-        let (fleet, now) = (self.fleet().await?.value, self.now().await?);
+        let (fleet, now) = (self.fleet().await?, self.now().await?);
         if let Some(from) = from {
             let hours = Runs::step(now.duration_since(from));
             if hours > self.hours.fetch_max(hours, Ordering::Relaxed) {
                 self.runs.is_outdated();
             }
         }
-        let this = Arc::clone(self);
+        let (this, known) = (Arc::clone(self), Arc::clone(&fleet.value));
         let read = move |before: Option<Arc<Runs>>| async move {
-            let names: Vec<String> = fleet.jobs.iter().map(|job| job.name.clone()).collect();
+            let names: Vec<String> = known.jobs.iter().map(|job| job.name.clone()).collect();
             let hours = this.hours.load(Ordering::Relaxed);
             let runs = Runs::read(before.as_deref(), &this.locks, &names, now, hours).await?;
             this.changed_if(before.is_none_or(|before| before.changes != runs.changes));
@@ -208,7 +212,7 @@ impl Snapshot {
             let fresh = if runs.next.is_some() { SECOND } else { in_turn(names.len()) };
             Ok((runs, fresh))
         };
-        self.runs.seen(read).await
+        Ok(self.runs.seen(read).await?.resting_on(&fleet))
     }
 
     /// The records of one job that go further back than those of all.
@@ -225,10 +229,10 @@ impl Snapshot {
 
     /// Who waits behind whom: of the names that are waited for, those with the most waiters.
     pub async fn waits(self: &Arc<Self>) -> Result<Seen<Vec<Queue>>, Away> {
-        let listing = self.listing().await?.value;
-        let this = Arc::clone(self);
+        let listing = self.listing().await?;
+        let (this, known) = (Arc::clone(self), Arc::clone(&listing.value));
         let read = |_| async move {
-            let mut waited: Vec<_> = listing.locks.iter().filter(|lock| lock.waiting > 0).collect();
+            let mut waited: Vec<_> = known.locks.iter().filter(|lock| lock.waiting > 0).collect();
             waited.sort_by_key(|lock| std::cmp::Reverse(lock.waiting));
             waited.truncate(MOST_QUEUES);
             let mut queues = Vec::with_capacity(waited.len());
@@ -243,7 +247,7 @@ impl Snapshot {
             let fresh = in_turn(queues.len());
             Ok((queues, fresh))
         };
-        self.waits.seen(read).await
+        Ok(self.waits.seen(read).await?.resting_on(&listing))
     }
 
     /// Who waits for one name, first in line first.

@@ -4,14 +4,14 @@ use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::{Error, ErrorKind, Result};
+use leasehold::{Error, ErrorKind, Result, Span};
 use tokio::sync::Mutex as Turn;
 use tokio::time::{Instant, timeout};
 
 /// Whoever can be shown an earlier state waits for a later one no longer than this.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// No read takes longer: what has not been answered by then counts as not answered.
+/// No read takes longer, where nothing less is said.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// How long a store that did not answer is left alone.
@@ -23,6 +23,8 @@ pub(crate) struct Reading<T> {
     /// Whose turn it is to read.
     turn: Turn<()>,
     state: Mutex<State<T>>,
+    /// What has not been answered by then counts as not answered.
+    longest: Duration,
 }
 
 struct State<T> {
@@ -52,7 +54,22 @@ pub(crate) struct Seen<T> {
 
 impl<T> Default for Reading<T> {
     fn default() -> Self {
-        Self { turn: Turn::default(), state: Mutex::new(State { good: None, due: None, away: None }) }
+        Self::of_at_most(LONGEST)
+    }
+}
+
+impl<T> Reading<T> {
+    /// One whose reads take no longer than this.
+    pub fn of_at_most(longest: Duration) -> Self {
+        Self { turn: Turn::default(), state: Mutex::new(State { good: None, due: None, away: None }), longest }
+    }
+}
+
+impl<T> Seen<T> {
+    /// The same, made from what that shows: it is no newer, and no surer.
+    pub fn resting_on<U>(self, other: &Seen<U>) -> Self {
+        let away = self.away.or_else(|| other.away.clone());
+        Self { value: self.value, read: self.read.min(other.read), away }
     }
 }
 
@@ -70,13 +87,13 @@ impl<T: Send + Sync + 'static> Reading<T> {
     where
         F: Future<Output = Result<(T, Duration)>> + Send + 'static,
     {
-        self.seen_after(ready(()), read).await
+        self.seen_after(ready(true), read).await
     }
 
-    /// The same; a read begins after `turn`, and how long that takes is no fault of the store.
+    /// The same; a read begins after `turn`, if that still wants it, and how long that takes is no fault of the store.
     pub async fn seen_after<F>(
         self: &Arc<Self>,
-        turn: impl Future<Output = ()> + Send + 'static,
+        turn: impl Future<Output = bool> + Send + 'static,
         read: impl FnOnce(Option<Arc<T>>) -> F + Send + 'static,
     ) -> Result<Seen<T>, Away>
     where
@@ -86,7 +103,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
             let this = Arc::clone(self);
             let reads = tokio::spawn(async move { this.read(turn, read).await });
             let is_known = self.state().good.is_some();
-            let patience = if is_known { PATIENCE } else { LONGEST + PATIENCE };
+            let patience = if is_known { PATIENCE } else { self.longest + PATIENCE };
             // A read that panics has left everything as it was.
             let _ = timeout(patience, reads).await;
         }
@@ -103,7 +120,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
         self.state().due = None;
     }
 
-    async fn read<F>(&self, turn: impl Future<Output = ()>, read: impl FnOnce(Option<Arc<T>>) -> F)
+    async fn read<F>(&self, turn: impl Future<Output = bool>, read: impl FnOnce(Option<Arc<T>>) -> F)
     where
         F: Future<Output = Result<(T, Duration)>>,
     {
@@ -111,10 +128,12 @@ impl<T: Send + Sync + 'static> Reading<T> {
         if !self.is_due() {
             return; // somebody else has read it meanwhile
         }
-        turn.await;
+        if !turn.await {
+            return;
+        }
         let began = Instant::now();
-        let answer = timeout(LONGEST, read(self.last())).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::TimedOut, format!("the store has not answered within {LONGEST:?}")))
+        let answer = timeout(self.longest, read(self.last())).await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::TimedOut, format!("the store has not answered within {}", Span(self.longest))))
         });
         let now = Instant::now();
         let mut state = self.state();
@@ -238,6 +257,30 @@ mod tests {
         sleep(LONGEST).await;
         let seen = store.seen(&reading, Duration::from_secs(3600), true).await.unwrap();
         assert!(seen.away.unwrap().error.to_string().contains("20s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_ends_when_it_is_to() {
+        let (reading, store) = (Arc::new(Reading::of_at_most(Duration::from_secs(3))), Counted::default());
+        let began = Instant::now();
+        let why = store.seen(&reading, Duration::from_secs(3600), true).await.err().unwrap();
+        assert_eq!(
+            (why.error.to_string(), began.elapsed().as_secs()),
+            ("the store has not answered within 3s".into(), 3)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_rests_on_something_else_is_no_newer_and_no_surer() {
+        let (one, other, store) = (Arc::new(Reading::default()), Arc::new(Reading::default()), Counted::default());
+        store.seen(&one, Duration::ZERO, true).await.unwrap();
+        advance(Duration::from_secs(5)).await;
+        let older = store.seen(&one, Duration::ZERO, false).await.unwrap();
+        let newer = || store.seen(&other, Duration::ZERO, true);
+        let both = newer().await.unwrap().resting_on(&older);
+        assert_eq!((both.read.elapsed(), both.away.is_some()), (Duration::from_secs(5), true));
+        let both = older.resting_on(&newer().await.unwrap());
+        assert_eq!((both.read.elapsed(), both.away.is_some()), (Duration::from_secs(5), true));
     }
 
     #[tokio::test(start_paused = true)]
