@@ -44,6 +44,9 @@ const CONTENTION: Duration = Duration::from_secs(10);
 /// A store is examined once in a minute.
 const FINDINGS: Duration = Duration::from_secs(60);
 
+/// A ledger has up to eight megabytes, most of it what runs have written.
+const LEDGERS: usize = 32;
+
 /// The page asks for five spans of time, and a lock for one; each is much to keep.
 const SPANS: usize = 8;
 
@@ -86,7 +89,7 @@ pub(crate) struct Snapshot {
     gate: Arc<Gate>,
 }
 
-/// What the store's clock has shown, and when.
+/// What the store's clock has shown, and when it was asked.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     shown: Timestamp,
@@ -128,7 +131,7 @@ impl Snapshot {
             findings: Arc::default(),
             queues: Keyed::default(),
             revocations: Keyed::default(),
-            records: Keyed::default(),
+            records: Keyed::of_at_most(LEDGERS),
             contention: Keyed::of_at_most(SPANS),
             gate: Arc::default(),
         }
@@ -148,10 +151,11 @@ impl Snapshot {
     pub async fn now(self: &Arc<Self>) -> Result<Timestamp, Away> {
         let this = Arc::clone(self);
         let read = |_| async move {
-            let since_1970 = this.locks.time().await?;
-            let millis = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
-            let shown = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-            Ok((Clock { shown, then: Instant::now() }, CLOCK))
+            // Counted from the send, it is never behind: what has been written by then lies in the past.
+            let then = Instant::now();
+            let since_1970 = SignedDuration::try_from(this.locks.time().await?).unwrap_or(SignedDuration::MAX);
+            let shown = Timestamp::UNIX_EPOCH.checked_add(since_1970).unwrap_or(Timestamp::MAX);
+            Ok((Clock { shown, then }, CLOCK))
         };
         let clock = self.clock.seen(read).await?.value;
         let since = SignedDuration::try_from(clock.then.elapsed()).unwrap_or_default();
@@ -330,13 +334,30 @@ fn in_turn(names: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use leasehold::Store;
+    use leasehold::stores::Memory;
+    use leasehold_testkit::{Fault, Faulty, Operation};
+
     use super::*;
+    use crate::contention::instant;
 
     #[test]
     fn what_was_contended_is_read_in_whole_steps() {
         let steps =
             [60, 61, 300, 301, 3600, 43_200, 43_201, 604_800].map(|span| in_steps(Duration::from_secs(span)).as_secs());
         assert_eq!(steps, [300, 300, 300, 600, 3600, 43_200, 46_800, 604_800]);
+    }
+
+    /// A pause that has been ended is over, however long the answer about the time took.
+    #[tokio::test]
+    async fn the_time_is_never_behind_that_of_the_store() {
+        let memory: Arc<dyn Store> = Arc::new(Memory::default());
+        let slow = Faulty::over(Arc::clone(&memory));
+        slow.faults().always(Operation::Time, Fault::DelayReply(Duration::from_millis(50)));
+        let snapshot = Arc::new(Snapshot::of(Locks::over(Arc::new(slow)), None));
+        snapshot.now().await.unwrap();
+        let by_the_store = instant(memory.time().await.unwrap());
+        assert!(snapshot.now().await.unwrap() >= by_the_store);
     }
 
     #[test]

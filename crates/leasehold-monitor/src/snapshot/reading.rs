@@ -32,6 +32,8 @@ struct State<T> {
     /// From when on it is read again.
     due: Option<Instant>,
     away: Option<Away>,
+    /// How often it was said to be outdated.
+    outdated: u64,
 }
 
 /// That the store did not answer.
@@ -61,7 +63,11 @@ impl<T> Default for Reading<T> {
 impl<T> Reading<T> {
     /// One whose reads take no longer than this.
     pub fn of_at_most(longest: Duration) -> Self {
-        Self { turn: Turn::default(), state: Mutex::new(State { good: None, due: None, away: None }), longest }
+        Self {
+            turn: Turn::default(),
+            state: Mutex::new(State { good: None, due: None, away: None, outdated: 0 }),
+            longest,
+        }
     }
 }
 
@@ -115,9 +121,11 @@ impl<T: Send + Sync + 'static> Reading<T> {
         self.state().good.as_ref().map(|(value, _)| Arc::clone(value))
     }
 
-    /// Has it read again by whoever looks next.
+    /// Has it read again by whoever looks next: also where a read is under way, which may have been answered before.
     pub fn is_outdated(&self) {
-        self.state().due = None;
+        let mut state = self.state();
+        state.due = None;
+        state.outdated += 1;
     }
 
     async fn read<F>(&self, turn: impl Future<Output = bool>, read: impl FnOnce(Option<Arc<T>>) -> F)
@@ -131,7 +139,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
         if !turn.await {
             return;
         }
-        let began = Instant::now();
+        let (began, outdated) = (Instant::now(), self.state().outdated);
         let answer = timeout(self.longest, read(self.last())).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::TimedOut, format!("the store has not answered within {}", Span(self.longest))))
         });
@@ -140,7 +148,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
         match answer {
             Ok((value, fresh)) => {
                 // However long a read takes, the store is left alone for as long after it.
-                state.due = Some((began + fresh).max(now + (now - began)));
+                state.due = (state.outdated == outdated).then(|| (began + fresh).max(now + (now - began)));
                 state.good = Some((Arc::new(value), began));
                 state.away = None;
             }
@@ -257,6 +265,19 @@ mod tests {
         sleep(LONGEST).await;
         let seen = store.seen(&reading, Duration::from_secs(3600), true).await.unwrap();
         assert!(seen.away.unwrap().error.to_string().contains("20s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_done_during_a_read_is_seen_by_the_next() {
+        let (reading, store) = (Arc::new(Reading::default()), Counted::default());
+        let slow = Duration::from_millis(200);
+        let looks = async { store.seen(&reading, slow, true).await.unwrap() };
+        let acts = async {
+            sleep(slow / 2).await;
+            reading.is_outdated();
+        };
+        assert_eq!(*tokio::join!(looks, acts).0.value, 1);
+        assert_eq!(*store.seen(&reading, slow, true).await.unwrap().value, 2);
     }
 
     #[tokio::test(start_paused = true)]
