@@ -126,7 +126,8 @@ fn a_longer_time_than_is_kept_is_told_as_what_it_is() {
     let at = |field: &str| json[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     assert_eq!(at("until").duration_since(at("since")).as_hours() / 24, 7, "{json}");
     assert_eq!(bench.run(["contention", "--since", "7d"]).stderr, "");
-    bench.run(["contention", "none", "--since", "30d"]).fails(0, &["nothing was counted of that", "within 7d"]);
+    let none = bench.run(["contention", "none", "--since", "30d"]);
+    none.fails(0, &["nothing was counted of that", "within 7d", "look with `leasehold ls`"]);
 }
 
 #[test]

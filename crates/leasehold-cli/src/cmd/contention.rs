@@ -19,6 +19,8 @@ const HEAD: [&str; 9] =
 /// So many of the longest holds are told.
 const LONGEST: usize = 5;
 
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// Runs the verb.
 ///
 /// # Errors
@@ -58,14 +60,15 @@ fn keeps_none(error: &leasehold::Error) -> String {
 /// The answer says since when it is; whoever asked for more is told why it isn't that.
 fn only_kept(asked: Duration) -> String {
     let kept = duration(Contention::KEPT);
-    format!("--since {}: what was counted is kept for {kept}, so this is about those", duration(asked))
+    format!("--since {}: what was counted is kept for {kept}, so this is about the last {kept}", duration(asked))
 }
 
 fn nothing(args: &ContentionArgs, config: &Config) -> String {
     let of = if args.names.is_empty() { "of any lock" } else { "of that" };
+    let further = if args.since < A_DAY { "look further back with --since 1d, or with" } else { "look with" };
     format!(
         "nothing was counted {of} in {} within {}. `leasehold run NAME -- CMD` and `leasehold schedule` count, and clients of the library \
-         that have a Tally, some ten seconds late; look further back with --since 1d, or with `leasehold ls` at what is held now",
+         that have a Tally, some ten seconds late; {further} `leasehold ls` at what is held now",
         config.shown(),
         duration(args.since.min(Contention::KEPT))
     )
