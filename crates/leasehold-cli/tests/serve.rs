@@ -251,6 +251,9 @@ fn systemd_is_told() {
     assert!(heard("READY=1").contains(&format!("STATUS=http://{}/", server.address)));
     heard("WATCHDOG=1");
     heard("WATCHDOG=1");
+    server.going.send(Signal::SIGHUP);
+    assert!(heard("RELOADING=1").contains("MONOTONIC_USEC="));
+    heard("READY=1");
     server.going.send(Signal::SIGTERM);
     heard("STOPPING=1");
     assert_eq!(server.going.end().0, 0);
