@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use leasehold::store::Reading as RouteReading;
 use leasehold::stores::Fallback;
-use leasehold::{Error, Finding, LockName, Locks, Result, Waiter};
+use leasehold::{Error, ErrorKind, Finding, LockName, Locks, Result, Span, Waiter};
 use leasehold_schedule::{Entry, Ledger};
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ pub(crate) mod revocation;
 pub(crate) mod runs;
 
 /// What changes by the second is read once in a second at most.
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The store's clock is asked so often; in between it goes as ours does.
 const CLOCK: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ const MOST_QUEUES: usize = 200;
 
 /// Whether the store answers is asked by a look at one lock, some milliseconds of work. One that needs longer than this keeps no short
 /// lease alive; a change of leaders, or of who is master, is over by then where all is well.
-pub(crate) const ANSWER: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// The lock by which it is seen whether the store answers.
 const PROBE: &str = "leasehold:serve";
@@ -318,6 +318,14 @@ impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Snapshot").field("locks", &self.locks).finish_non_exhaustive()
     }
+}
+
+/// A store whose last answer was asked for at this moment hangs if that is too long ago, whatever it said: so long an answer holds, and so long the
+/// next may take. Whoever asks now and then is not to wait for that to be over.
+pub(crate) fn late(read: Instant) -> Option<Error> {
+    let since = read.elapsed();
+    let message = || format!("the store has not answered for {}", Span(since));
+    (since > SECOND + ANSWER).then(|| Error::new(ErrorKind::TimedOut, message()))
 }
 
 /// This time, up to the next step of what is kept of it.

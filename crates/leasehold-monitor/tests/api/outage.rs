@@ -65,6 +65,8 @@ async fn a_store_that_hangs_is_told_in_seconds() {
     redis.pause();
     eventually_async("it is not ready", LIMIT, async || scene.get("/readyz").await.status == 503).await;
     assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    let store = scene.json("/api/v1/store").await;
+    assert!(store["reachable"] == false && store["error"].is_string(), "{store}");
     redis.resume();
     eventually_async("it is ready again", LIMIT, async || scene.get("/readyz").await.status == 200).await;
 }
