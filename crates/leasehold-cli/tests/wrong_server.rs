@@ -17,9 +17,8 @@ fn each(cases: &[(String, i32, &[&str])]) {
     for ((url, code, words), verb) in cases.iter().flat_map(|case| [(case, &["status", "a"][..]), (case, &["doctor"])])
     {
         let mut ran = bench.run(verb.iter().copied().chain(["--store", url.as_str()]));
-        // Of a connection that ends at once the client library does not always say why.
-        if *code == CONFIG && ran.stderr.contains("operation was canceled") {
-            assert_eq!(ran.code, UNAVAILABLE, "{ran:?}");
+        // Of a connection that ends while something is written to it, it is chance what was read of the answer.
+        if ran.stderr.contains("if it goes on so") && [UNAVAILABLE, CONFIG].contains(&ran.code) {
             ran.code = *code;
         }
         ran.fails(*code, words);

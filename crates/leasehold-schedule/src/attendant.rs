@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cron::hashed;
+use crate::ending::Ending;
 use crate::event::{Event, How, NotRun};
+use crate::instant;
 use crate::job::Job;
-use crate::ledger::{self, instant};
-use crate::node::{Ending, LONGEST_PAUSE, Node, SHORTEST_PAUSE};
+use crate::node::{LONGEST_PAUSE, Node, SHORTEST_PAUSE};
 use crate::orders::{Asked, Pause, Standing};
 use crate::plan::{Plan, plan};
 use crate::policy::Overlap;
@@ -203,7 +204,7 @@ impl Attendant {
         let found = self.node.told(ledger.open(matches!(job.terms.overlap, Overlap::Allow(_))).await);
         // The ledger decides nothing, and nothing waits for it.
         self.recalls = if found.is_some() { None } else { Some(Instant::now() + LONGEST_PAUSE) };
-        for tick in found.into_iter().flatten().filter_map(ledger::tick) {
+        for tick in found.into_iter().flatten().filter_map(instant::tick) {
             if !self.running.contains(&tick) {
                 self.watched.look_at(tick);
             }
@@ -224,13 +225,13 @@ impl Attendant {
         if self.recalls.is_some_and(|at| at <= Instant::now()) {
             return Some(Next::Recall);
         }
-        self.watched.retain(|tick| job.terms.at_least_once || age(now, instant(tick)) <= job.terms.catch_up);
+        self.watched.retain(|tick| job.terms.at_least_once || age(now, instant::of_tick(tick)) <= job.terms.catch_up);
         let asked = self.asked(&job);
         // What was asked for comes after all that was due by then.
         let now = asked.as_ref().map_or(now, |asked| now.max(asked.tick));
         let Plan { claim, missed } = self.plan(&job, minus(now, jitter(&job)));
         let due = match claim.first() {
-            Some(at) => ledger::tick(*at).map(|tick| Claim { tick, origin: Origin::Schedule(missed) }),
+            Some(at) => instant::tick(*at).map(|tick| Claim { tick, origin: Origin::Schedule(missed) }),
             None if !missed.is_empty() => return Some(Next::Missed(missed)),
             None => None,
         };
@@ -248,7 +249,7 @@ impl Attendant {
     /// What is due by then. A tick in line stays there, however old it is: who comes after it takes its place.
     fn plan(&self, job: &Job, now: Timestamp) -> Plan {
         let terms = &job.terms;
-        match self.waits.as_ref().filter(|waits| waits.is_in_line).map(|waits| instant(waits.tick)) {
+        match self.waits.as_ref().filter(|waits| waits.is_in_line).map(|waits| instant::of_tick(waits.tick)) {
             Some(at) if at > self.cursor && job.schedule.latest_at(at) == Some(at) => {
                 let before = minus(at, SignedDuration::from_nanos(1));
                 let Plan { missed, .. } = plan(&job.schedule, terms.missed, self.cursor, before, Duration::ZERO);
@@ -323,7 +324,7 @@ impl Attendant {
     }
 
     async fn goes_for(&mut self, claim: Claim, place: SemaphorePermit<'_>) {
-        let (job, at) = (self.job(), instant(claim.tick));
+        let (job, at) = (self.job(), instant::of_tick(claim.tick));
         match &claim.origin {
             Origin::Schedule(_) => {
                 if let Some(pause) = self.pause_of(&job, at) {
@@ -438,7 +439,7 @@ impl Attendant {
             self.runs_it(job, tick, &origin, guard);
         }
         if let Origin::Schedule(missed) = origin {
-            self.are_missed(job, &missed, Some(instant(tick))).await;
+            self.are_missed(job, &missed, Some(instant::of_tick(tick))).await;
         }
     }
 
@@ -453,7 +454,7 @@ impl Attendant {
 
     /// Of what was due before this node had the job: whether those who had it have skipped it, for good.
     async fn was_skipped(&self, job: &Job, claim: &Claim, guard: &Guard) -> bool {
-        let is_older = instant(claim.tick) < self.began && guard.attempt() <= 1;
+        let is_older = instant::of_tick(claim.tick) < self.began && guard.attempt() <= 1;
         is_older && !matches!(claim.origin, Origin::Watched) && self.turn(job, claim).was_skipped(claim.tick).await
     }
 
@@ -483,14 +484,15 @@ impl Attendant {
             return self.watched.see(tick, at_least_once, ends_in);
         }
         let due = match claim.origin {
-            Origin::Schedule(_) => plus(instant(claim.tick), jitter(job)),
-            _ => instant(claim.tick),
+            Origin::Schedule(_) => plus(instant::of_tick(claim.tick), jitter(job)),
+            _ => instant::of_tick(claim.tick),
         };
         let (to, held) = (self.node.now(), SignedDuration::try_from(held_for(holding)).unwrap_or_default());
         self.seen = Some(Seen { whose: holding.label.clone(), from: minus(to, held), to });
         let waited = self.waits.take().filter(|waits| waits.tick == claim.tick);
         let since = waited.map_or_else(Instant::now, |waits| waits.since);
-        let (is_overlap, next) = (self.is_overlap(holding, due, since), self.until_next(job, instant(claim.tick)));
+        let (is_overlap, next) =
+            (self.is_overlap(holding, due, since), self.until_next(job, instant::of_tick(claim.tick)));
         let is_in_line = is_overlap && job.terms.overlap == Overlap::Queue && !next.is_zero();
         if is_overlap && !is_in_line {
             return self.is_not_run(&claim, overlaps(job, holding.label.clone())).await;
@@ -524,7 +526,7 @@ impl Attendant {
     /// It needs no turn here any more.
     fn is_over(&mut self, claim: &Claim) {
         match &claim.origin {
-            Origin::Schedule(_) => self.cursor = instant(claim.tick),
+            Origin::Schedule(_) => self.cursor = instant::of_tick(claim.tick),
             Origin::Order(asked) => drop(self.heard.insert(asked.tick)),
             Origin::Watched => self.watched.forget(claim.tick),
         }
@@ -538,7 +540,7 @@ impl Attendant {
         let job = self.job();
         self.turn(&job, claim).is_not_run(claim.tick, why).await;
         if let Origin::Schedule(missed) = &claim.origin {
-            self.are_missed(&job, missed, Some(instant(claim.tick))).await;
+            self.are_missed(&job, missed, Some(instant::of_tick(claim.tick))).await;
         }
     }
 

@@ -8,6 +8,7 @@ use leasehold::store::{Note, NoteId, Noted, Search, Topic};
 use leasehold::{Locks, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::instant;
 use crate::job::Job;
 use crate::ledger::Ledger;
 
@@ -77,12 +78,12 @@ pub(crate) async fn known_since(locks: &Locks, jobs: &[Job]) -> Result<Vec<Times
         let (written, mut known) = known.remove(job.name()).unwrap_or_default();
         let when = when(job);
         let was_gone = std::mem::take(&mut known.is_gone);
-        if was_gone && !goes_on(locks, job, instant(written)).await? {
+        if was_gone && !goes_on(locks, job, instant::shown(written)).await? {
             known.schedules.retain(|known| known.when != when);
         }
         let first = known.schedules.iter().find(|known| known.when == when).map(|known| known.since);
         // It may have been written by a store's clock that was ahead.
-        let begins = first.unwrap_or(Timestamp::MAX).min(instant(now));
+        let begins = first.unwrap_or(Timestamp::MAX).min(instant::shown(now));
         since.push(begins);
         if first.is_none() {
             known.schedules.insert(0, Since { when, since: begins });
@@ -156,10 +157,4 @@ async fn read(locks: &Locks) -> Result<BTreeMap<String, (Duration, Known)>> {
 /// When a job is due, as a text that changes when its ticks do.
 fn when(job: &Job) -> String {
     format!("{} {}", job.schedule.expression(), job.schedule.zone().unwrap_or("UTC"))
-}
-
-/// What a store's clock shows, as an instant.
-pub(crate) fn instant(since_1970: Duration) -> Timestamp {
-    let millis = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
-    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
 }

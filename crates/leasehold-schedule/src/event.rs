@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Error, FencingToken, LossReason, NotDue, Tick};
 
-use crate::ledger::State;
+use crate::state::State;
 
 /// One thing that happened on this node.
 #[derive(Debug)]

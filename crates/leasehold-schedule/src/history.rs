@@ -4,7 +4,9 @@ use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use leasehold::{Locks, Result};
 
-use crate::ledger::{Entry, Ledger, MOST, Record, State};
+use crate::ledger::{Ledger, MOST};
+use crate::record::{Entry, Record};
+use crate::state::State;
 
 /// So many ledgers are read at a time: the newest of these say how far back the others have to be read.
 const AT_A_TIME: usize = 16;

@@ -7,10 +7,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::{Lock, Locks, Tick};
 
-use crate::orders;
 use crate::policy::{Missed, Overlap, Retries};
 use crate::schedule::Schedule;
 use crate::work::{Failure, Function, Run, Work};
+
+/// The lock under which runs are asked for, one at a time. No job has its name.
+pub(crate) const ASKING: &str = "leasehold:trigger";
 
 /// How much longer than anything asks for it a mark is remembered.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
@@ -202,7 +204,7 @@ impl Job {
     /// [`ErrorKind::Invalid`](leasehold::ErrorKind::Invalid), naming the value, the rule and the fix.
     pub fn checked(self, locks: &Locks) -> leasehold::Result<Self> {
         drop(self.lock(locks, Tick::ONLY).checked()?);
-        orders::check_name(&self.name)?;
+        check_name(&self.name)?;
         let refused = |why: String| Err(leasehold::Error::invalid(format!("{}: {why}", self.name)));
         let Terms { jitter, missed, .. } = self.terms;
         if self.schedule.period().is_some_and(|period| jitter >= period) {
@@ -218,6 +220,16 @@ impl Job {
         }
         Ok(self)
     }
+}
+
+/// A job must not have the name of our own lock.
+pub(crate) fn check_name(job: &str) -> leasehold::Result<()> {
+    if job == ASKING {
+        return Err(leasehold::Error::invalid(format!(
+            "{job:?} is the lock under which runs are asked for; give the job another name"
+        )));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Job {

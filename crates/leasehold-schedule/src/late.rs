@@ -9,8 +9,9 @@ use leasehold::store::Note;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::ledger::{Ledger, Record};
+use crate::ledger::Ledger;
 use crate::node::{LONGEST_PAUSE, Node, SHORTEST_PAUSE};
+use crate::record::Record;
 
 /// So many records of a node wait; beyond that the oldest is dropped, one that is of no run first.
 const MOST: usize = 1000;

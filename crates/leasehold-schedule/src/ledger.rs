@@ -1,15 +1,15 @@
 //! What ran, and what did not: a record in the store, which decides nothing but that what was skipped is not run by who starts later.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use leasehold::store::{Note, NoteId, Noted, Search, Topic};
-use leasehold::{LockName, Locks, Result, Tick};
-use serde::{Deserialize, Serialize};
+use leasehold::{LockName, Locks, Result};
 
-use crate::board;
+use crate::instant;
+use crate::record::{Entry, Record};
+use crate::state::State;
 
 /// For how long it is kept where nothing else is said.
 pub const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -30,89 +30,10 @@ const PAGE: u32 = 50;
 /// early, and the clocks of several servers differ besides.
 const EARLY: SignedDuration = SignedDuration::from_mins(10);
 
-/// How much of a run's output is kept.
-const LONGEST_OUTPUT: usize = 8 * 1024;
-
 /// Stands behind a tick in the id of the record that it was not run: whoever has run it may not know of that one.
 const NOT_RUN: &str = "~";
 
-/// How much of any other text. With both a record is never too long for a note, whatever has to be escaped in it.
-const LONGEST_TEXT: usize = 512;
-
 const RUNS: Topic = Topic::of_all("runs");
-
-/// What became of one tick, or of a run that was asked for; or what an operator did to the job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// Which tick. Of a run that was asked for: when it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tick: Option<jiff::Timestamp>,
-    /// By whom it was asked for, and why; none if its schedule did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<String>,
-    /// How it stands.
-    pub state: State,
-    /// Which node: `host/pid/job`. Of what an operator did: by whom.
-    pub node: String,
-    /// When it began, by that node's clock. Of what an operator did: when, by the store's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started: Option<jiff::Timestamp>,
-    /// When it ended, by that node's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<jiff::Timestamp>,
-    /// How often it was begun.
-    #[serde(default)]
-    pub attempts: u32,
-    /// The fencing token, in digits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
-    /// Why it failed, or was not run; why an operator did it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// It was not run because the job was still running, and this was its turn.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub overlaps: bool,
-    /// What it wrote last.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub output: String,
-}
-
-/// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It runs; or its node has died, and nobody has said so yet.
-    Running,
-    /// It did what it should.
-    Done,
-    /// It failed.
-    Failed,
-    /// Its lock was lost, or its time limit was over; or something else than itself has ended it.
-    Lost,
-    /// Its node was stopped.
-    Stopped,
-    /// It was not run: the job was still running, or paused.
-    Skipped,
-    /// It was not run: nobody was there.
-    Missed,
-    /// An operator had the job pause.
-    Paused,
-    /// An operator ended the pause.
-    Resumed,
-    /// An operator had the store forget which ticks were claimed.
-    Reset,
-}
-
-/// A record as it stands in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Of which job.
-    pub job: String,
-    /// When it was written last, by the store's clock.
-    pub written: jiff::Timestamp,
-    /// What was written.
-    pub record: Record,
-}
 
 /// The record of one job's runs.
 #[derive(Debug, Clone)]
@@ -151,7 +72,7 @@ impl<'a> Ledger<'a> {
     /// # Errors
     /// As for [`newest`](Self::newest).
     pub async fn newest_since(&self, since: jiff::Timestamp, most: u32) -> Result<Vec<Entry>> {
-        let search = Search { since: since_1970(since), ..Search::newest(self.topic.clone(), most) };
+        let search = Search { since: instant::since_1970(since), ..Search::newest(self.topic.clone(), most) };
         let notes = self.locks.notes()?.notes(&search).await?;
         let runs = self.runs_beside(&notes).await?;
         let is_run_after_all = |noted: &&Noted| run_beside(&noted.id).is_some_and(|run| runs.contains(run));
@@ -187,7 +108,7 @@ impl<'a> Ledger<'a> {
 
     fn entry(&self, noted: &Noted) -> Option<Entry> {
         let job = self.topic.name.as_ref().map_or("", LockName::as_str);
-        Some(Entry { job: job.to_owned(), written: board::instant(noted.at), record: record(noted)? })
+        Some(Entry { job: job.to_owned(), written: instant::shown(noted.at), record: record(noted)? })
     }
 
     /// What is known of the run of a tick.
@@ -217,7 +138,7 @@ impl<'a> Ledger<'a> {
         let (mut pages, mut read) = (Pages::back_to(self, tick), 0);
         let most = usize::try_from(self.most).unwrap_or(usize::MAX);
         while let Some(page) = pages.next().await? {
-            read += page.iter().filter(|noted| board::instant(noted.at) >= tick).count();
+            read += page.iter().filter(|noted| instant::shown(noted.at) >= tick).count();
             if read >= most || page.iter().filter_map(record).any(|record| record.tick == Some(tick)) {
                 return Ok(false);
             }
@@ -265,9 +186,7 @@ impl<'a> Ledger<'a> {
 
     /// A record as a note, in the place of what was known under this `id`.
     pub(crate) fn note(&self, id: &str, mut record: Record) -> Result<Note> {
-        shorten(&mut record.output);
-        let texts = [Some(&mut record.node), record.asked.as_mut(), record.reason.as_mut()];
-        texts.into_iter().flatten().for_each(cut);
+        record.shorten();
         let text = serde_json::to_string(&record).expect("a record has no maps");
         Ok(Note { topic: self.topic.clone(), id: NoteId::new(id)?, text, keep: self.keep, most: self.most })
     }
@@ -284,75 +203,6 @@ pub(crate) fn kept_of_each(jobs: usize) -> u32 {
     u32::try_from(MOST_TOGETHER / jobs.max(1)).unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
-impl State {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Running,
-        Self::Done,
-        Self::Failed,
-        Self::Lost,
-        Self::Stopped,
-        Self::Skipped,
-        Self::Missed,
-        Self::Paused,
-        Self::Resumed,
-        Self::Reset,
-    ];
-
-    /// As it is written.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-            Self::Stopped => "stopped",
-            Self::Skipped => "skipped",
-            Self::Missed => "missed",
-            Self::Paused => "paused",
-            Self::Resumed => "resumed",
-            Self::Reset => "reset",
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl State {
-    /// Whether it was begun.
-    pub(crate) fn is_of_a_run(self) -> bool {
-        matches!(self, Self::Running | Self::Done | Self::Failed | Self::Lost | Self::Stopped)
-    }
-}
-
-impl Record {
-    /// A larger one belongs to a later run.
-    pub(crate) fn token_number(&self) -> Option<u64> {
-        self.token.as_ref()?.parse().ok()
-    }
-
-    pub(crate) fn of(state: State, node: &str) -> Self {
-        Self {
-            tick: None,
-            asked: None,
-            state,
-            node: node.to_owned(),
-            started: None,
-            ended: None,
-            attempts: 0,
-            token: None,
-            reason: None,
-            overlaps: false,
-            output: String::new(),
-        }
-    }
-}
-
 /// The notes of a ledger page by page, the latest written first.
 struct Pages<'a> {
     locks: &'a Locks,
@@ -362,7 +212,7 @@ struct Pages<'a> {
 impl<'a> Pages<'a> {
     /// All that may have been written of ticks from this one on: not the whole ledger.
     fn back_to(ledger: &Ledger<'a>, oldest: jiff::Timestamp) -> Self {
-        let since = since_1970(oldest.checked_sub(EARLY).unwrap_or(oldest));
+        let since = instant::since_1970(oldest.checked_sub(EARLY).unwrap_or(oldest));
         Self { locks: ledger.locks, search: Search { since, ..Search::newest(ledger.topic.clone(), PAGE) } }
     }
 
@@ -385,53 +235,9 @@ fn run_beside(id: &NoteId) -> Option<&str> {
     id.as_str().strip_suffix(NOT_RUN)
 }
 
-/// Which instant a tick is.
-pub(crate) fn instant(tick: Tick) -> jiff::Timestamp {
-    jiff::Timestamp::from_millisecond(tick.as_unix_millis()).expect("a tick is an instant of the calendar")
-}
-
-/// The tick at an instant, in whole milliseconds; none before 1970.
-pub(crate) fn tick(instant: jiff::Timestamp) -> Option<Tick> {
-    Tick::from_unix_millis(instant.as_millisecond())
-}
-
-/// What a store's clock shows at an instant.
-fn since_1970(instant: jiff::Timestamp) -> Duration {
-    Duration::from_millis(instant.as_millisecond().try_into().unwrap_or(0))
-}
-
-/// What was written last, from a whole line on where there is one.
-fn shorten(output: &mut String) {
-    if output.len() <= LONGEST_OUTPUT {
-        return;
-    }
-    let from = output.len() - LONGEST_OUTPUT;
-    let from = (from..output.len()).find(|at| output.is_char_boundary(*at)).unwrap_or(output.len());
-    let line = output[from..].find('\n').map_or(from, |at| from + at + 1);
-    output.drain(..if line < output.len() { line } else { from });
-}
-
-/// What a text begins with.
-fn cut(text: &mut String) {
-    if text.len() > LONGEST_TEXT {
-        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
-        text.push('…');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_much_output_the_last_lines_are_kept() {
-        let mut output: String = (0..5000).map(|line| format!("line {line} ä\n")).collect();
-        shorten(&mut output);
-        assert!(output.len() <= LONGEST_OUTPUT && output.starts_with("line ") && output.ends_with("line 4999 ä\n"));
-        let mut one_line = "ä".repeat(LONGEST_OUTPUT);
-        shorten(&mut one_line);
-        assert_eq!(one_line, "ä".repeat(LONGEST_OUTPUT / 2));
-    }
 
     #[test]
     fn of_very_many_jobs_fewer_records_are_kept_of_each() {
@@ -439,14 +245,6 @@ mod tests {
         let locks = Locks::over(std::sync::Arc::new(leasehold::stores::Memory::default()));
         let ledger = Ledger::of(&locks, "job").unwrap().keeping(500);
         assert_eq!(ledger.note("1", Record::of(State::Done, "web")).unwrap().most, 500);
-    }
-
-    #[test]
-    fn a_record_is_read_as_it_was_written() {
-        let record = Record { reason: Some("exit 3".into()), ..Record::of(State::Failed, "web-1/7/backup") };
-        let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
-        assert_eq!(text, r#"{"state":"failed","node":"web-1/7/backup","attempts":0,"reason":"exit 3"}"#);
     }
 
     #[tokio::test(start_paused = true)]
@@ -457,7 +255,7 @@ mod tests {
         let ledger = Ledger::of(&locks, "job").unwrap();
         let mut ticks = Vec::new();
         for _ in 0..100 {
-            let tick = board::instant(locks.time().await.unwrap());
+            let tick = instant::shown(locks.time().await.unwrap());
             let record = Record { tick: Some(tick), ..Record::of(State::Done, "web") };
             locks.notes().unwrap().note(&[ledger.note(&tick.to_string(), record).unwrap()]).await.unwrap();
             ticks.push(tick);
@@ -487,7 +285,7 @@ mod tests {
         let store = leasehold::stores::Memory::new(clock.clone());
         let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
         let ledger = Ledger::of(&locks, "job").unwrap().keeping(300);
-        let first = board::instant(locks.time().await.unwrap());
+        let first = instant::shown(locks.time().await.unwrap());
         for nth in 0..200 {
             let tick = first + SignedDuration::from_secs(nth);
             let state = if nth == 0 { State::Running } else { State::Done };
@@ -506,11 +304,11 @@ mod tests {
         let store = leasehold::stores::Memory::new(clock.clone());
         let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
         let ledger = Ledger::of(&locks, "job").unwrap().keeping(60);
-        let asked = board::instant(locks.time().await.unwrap());
+        let asked = instant::shown(locks.time().await.unwrap());
         let mut silent = Vec::new();
         for nth in 1..=60 {
             tokio::time::sleep(Duration::from_secs(60)).await;
-            let tick = board::instant(locks.time().await.unwrap());
+            let tick = instant::shown(locks.time().await.unwrap());
             let record = Record { tick: Some(tick), ..Record::of(State::Done, "web") };
             locks.notes().unwrap().note(&[ledger.note(&tick.to_string(), record).unwrap()]).await.unwrap();
             assert!(!ledger.is_silent_of(tick).await.unwrap(), "it ran");
@@ -526,7 +324,7 @@ mod tests {
         let store = leasehold::stores::Memory::new(clock.clone());
         let locks = Locks::builder().simulated(clock).over(std::sync::Arc::new(store));
         let ledger = Ledger::of(&locks, "job").unwrap();
-        let first = board::instant(locks.time().await.unwrap());
+        let first = instant::shown(locks.time().await.unwrap());
         let done = Record { tick: Some(first), ..Record::of(State::Done, "web") };
         let mut notes = vec![ledger.note(&first.to_string(), done).unwrap()];
         let after = |seconds| first + SignedDuration::from_secs(seconds);
@@ -541,26 +339,6 @@ mod tests {
         assert_eq!(ledger.unknown(&[first, after(1)], Some(after(1))).await.unwrap(), [after(1)], "the first ran");
         let newest: Vec<_> = ledger.newest(3).await.unwrap().into_iter().filter_map(|record| record.tick).collect();
         assert_eq!(newest, [after(200), after(199)], "of the first, that it was not run is not told");
-    }
-
-    #[tokio::test]
-    async fn a_record_fits_into_a_note_whatever_is_in_it() {
-        let locks = Locks::over(std::sync::Arc::new(leasehold::stores::Memory::default()));
-        let long = "\u{1b}".repeat(100_000);
-        let mut record =
-            Record { asked: Some(long.clone()), reason: Some(long.clone()), ..Record::of(State::Failed, &long) };
-        record.output = long;
-        let note = Ledger::of(&locks, "job").unwrap().note("1", record).unwrap();
-        note.check().unwrap();
-        let read: Record = serde_json::from_str(&note.text).unwrap();
-        assert!(read.output.len() == LONGEST_OUTPUT && read.reason.unwrap().ends_with("\u{1b}…"));
-    }
-
-    #[test]
-    fn a_state_is_shown_as_it_is_written() {
-        for state in State::ALL {
-            assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{state}\""));
-        }
     }
 
     /// A node that comes late may not know of a run, nor of how it ended.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use leasehold::{Error, Locks};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
+use crate::ending::Ending;
 use crate::event::{Event, Observer};
 use crate::job::Job;
 use crate::late::Late;
@@ -21,25 +22,6 @@ use crate::scribe::Scribe;
 /// How long a store that can't be asked is left alone, twice as long each time.
 pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-
-/// How far the end of a scheduler has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ending {
-    /// It goes on.
-    No,
-    /// It begins nothing new; what runs may end.
-    Soon,
-    /// What runs is told to end.
-    Now,
-}
-
-impl Ending {
-    /// Resolves when the end has got so far, also if the scheduler is gone.
-    pub async fn reached(self, ending: &watch::Receiver<Self>) {
-        let mut ending = ending.clone();
-        let _ = ending.wait_for(|ending| *ending >= self).await;
-    }
-}
 
 /// One scheduler's node.
 pub(crate) struct Node {

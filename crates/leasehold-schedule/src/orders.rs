@@ -10,8 +10,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::board::{self, KnownJob, instant};
-use crate::ledger::{self, Ledger, State};
+use crate::board::{self, KnownJob};
+use crate::instant;
+use crate::job::{ASKING, check_name};
+use crate::ledger::Ledger;
+use crate::state::State;
 
 const PAUSES: Topic = Topic::of_all("pauses");
 const ASKED: Topic = Topic::of_all("asked");
@@ -36,9 +39,6 @@ const MOST_BEFORE: usize = 8;
 /// whoever starts later says so.
 const KEEP_ASKED: Duration = Duration::from_secs(25 * 3600);
 const MOST_ASKED: u32 = 1000;
-
-/// The lock under which runs are asked for, one at a time. No job has its name.
-pub(crate) const ASKING: &str = "leasehold:trigger";
 
 /// Whoever dies while it asks holds others up for so long.
 const ASKING_TTL: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ impl<'a> Orders<'a> {
     }
 
     async fn pauses_until(&self, job: &str, by: &str, why: &str, until: Option<Timestamp>) -> Result<Pause> {
-        let now = instant(self.locks.time().await?);
+        let now = instant::shown(self.locks.time().await?);
         if let Some(until) = until {
             check_end(until, now)?;
         }
@@ -155,7 +155,7 @@ impl<'a> Orders<'a> {
     /// # Errors
     /// As for [`resume`](Self::resume).
     pub async fn resume_because(&self, job: &str, by: &str, why: &str) -> Result<bool> {
-        let now = instant(self.locks.time().await?);
+        let now = instant::shown(self.locks.time().await?);
         let Some(mut pause) = self.pauses().await?.remove(job).filter(|pause| pause.is_on(now)) else {
             return Ok(false);
         };
@@ -201,16 +201,16 @@ impl<'a> Orders<'a> {
         let began = Instant::now();
         let mut taken = Timestamp::UNIX_EPOCH;
         loop {
-            let now = instant(self.locks.time().await?);
+            let now = instant::shown(self.locks.time().await?);
             let at = beside_ticks(now.max(taken.checked_add(A_MILLISECOND).unwrap_or(taken)));
             let tick =
-                ledger::tick(at).ok_or_else(|| Error::invalid(format!("{at} is no tick; set the store's clock")))?;
+                instant::tick(at).ok_or_else(|| Error::invalid(format!("{at} is no tick; set the store's clock")))?;
             let rest = PATIENCE.saturating_sub(began.elapsed());
             let lock = self.locks.lock(ASKING).ttl(ASKING_TTL).tick(tick).remember(KEEP_INSTANTS).wait(Wait::For(rest));
             match lock.acquire().await? {
                 Outcome::Acquired(guard) => return Ok((guard, at)),
                 Outcome::NotDue(NotDue::Claimed { newest, .. }) if !rest.is_zero() => {
-                    taken = ledger::instant(newest).max(at);
+                    taken = instant::of_tick(newest).max(at);
                 }
                 Outcome::NotDue(NotDue::Claimed { .. }) | Outcome::Contended(_) => {
                     let why = format!("others ask for runs, too, and none had its turn within {PATIENCE:?}; ask again");
@@ -231,7 +231,7 @@ impl<'a> Orders<'a> {
     /// # Errors
     /// The name is not legal, or the store can't keep it.
     pub async fn were_reset(&self, job: &str, by: &str, why: &str) -> Result<()> {
-        let now = instant(self.locks.time().await?);
+        let now = instant::shown(self.locks.time().await?);
         let act = Ledger::of(self.locks, job)?.act(State::Reset, by, why, now)?;
         self.locks.notes()?.note(&[act]).await
     }
@@ -258,16 +258,6 @@ impl<'a> Orders<'a> {
 fn beside_ticks(now: Timestamp) -> Timestamp {
     let is_whole = now.subsec_nanosecond() == 0;
     if is_whole { now.checked_add(A_MILLISECOND).unwrap_or(now) } else { now }
-}
-
-/// A job must not have the name of our own lock.
-pub(crate) fn check_name(job: &str) -> Result<()> {
-    if job == ASKING {
-        return Err(Error::invalid(format!(
-            "{job:?} is the lock under which runs are asked for; give the job another name"
-        )));
-    }
-    Ok(())
 }
 
 fn note(topic: Topic, id: &str, order: &impl Serialize, keep: Duration, most: u32) -> Result<Note> {
@@ -341,7 +331,7 @@ fn check_end(until: Timestamp, now: Timestamp) -> Result<()> {
 
 impl Asked {
     pub(crate) fn tick(&self) -> Option<Tick> {
-        ledger::tick(self.tick)
+        instant::tick(self.tick)
     }
 
     /// For the ledger.

@@ -8,8 +8,8 @@ use leasehold::{Error, Locks};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::board::instant;
 use crate::clock::WallClock;
+use crate::instant;
 
 /// A clock that is set is noticed within this, and a store that could not be asked is asked again.
 const LOOK: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ impl Pace {
 
     /// Asks the store.
     pub async fn settle(&self, locks: &Locks) -> Result<(), Error> {
-        let store = instant(locks.time().await?);
+        let store = instant::shown(locks.time().await?);
         let own = self.clock.now();
         let ahead = own.duration_since(store);
         self.set_ahead(own, if ahead > TOLERATED { ahead } else { SignedDuration::ZERO });

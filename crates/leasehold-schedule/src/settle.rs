@@ -5,8 +5,10 @@ use std::time::Duration;
 use leasehold::{HolderId, Holding, NotDue, Outcome, Tick};
 
 use crate::event::How;
-use crate::ledger::{Record, State, instant};
+use crate::instant;
 use crate::node::{LONGEST_PAUSE, SHORTEST_PAUSE};
+use crate::record::Record;
+use crate::state::State;
 use crate::turn::{Turn, is_for};
 use crate::work::{Left, Run};
 
@@ -124,11 +126,11 @@ impl Turn<'_> {
 
     async fn writes_down_that_it_is_done(&self, tick: Tick) {
         let Some(ledger) = self.node.told(self.ledger()) else { return };
-        let known = self.node.told(ledger.run_of(instant(tick)).await).flatten();
+        let known = self.node.told(ledger.run_of(instant::of_tick(tick)).await).flatten();
         if let Some(record) = known.filter(|record| record.state == State::Running) {
             let reason = Some("its node has ended since, and did not say so".to_owned());
             let record = Record { state: State::Done, ended: Some(self.node.now()), reason, ..record };
-            self.records(&instant(tick).to_string(), record).await;
+            self.records(&instant::of_tick(tick).to_string(), record).await;
         }
     }
 

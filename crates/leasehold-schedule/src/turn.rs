@@ -12,11 +12,15 @@ use leasehold::{Error, Guard, Holding, Lock, LossReason, Span, Tick};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::ending::Ending;
 use crate::event::{Event, How, NotRun};
+use crate::instant;
 use crate::job::Job;
 use crate::late::Waiting;
-use crate::ledger::{self, Ledger, Record, State, instant};
-use crate::node::{Ending, Node};
+use crate::ledger::Ledger;
+use crate::node::Node;
+use crate::record::Record;
+use crate::state::State;
 use crate::work::{Cut, Ended, Left, Run};
 
 /// A tick whose node has died so often is given up: perhaps it is what kills them.
@@ -59,13 +63,13 @@ impl<'a> Turn<'a> {
         self.node.tell(&Event::NotRun { job: &self.job.name, tick, why: &why });
         let Some(ledger) = self.ledger_if_any() else { return };
         let record = self.record_of(&why);
-        self.writes(None, record.clone(), ledger.not_run(instant(tick), record)).await;
+        self.writes(None, record.clone(), ledger.not_run(instant::of_tick(tick), record)).await;
     }
 
     /// The same, if nothing is known of it.
     pub async fn is_unknown(&self, tick: Tick, why: NotRun) {
         let Some(ledger) = self.ledger_if_any() else { return };
-        if self.node.told(ledger.is_silent_of(instant(tick)).await) == Some(true) {
+        if self.node.told(ledger.is_silent_of(instant::of_tick(tick)).await) == Some(true) {
             self.is_not_run(tick, why).await;
         }
     }
@@ -73,7 +77,7 @@ impl<'a> Turn<'a> {
     /// The same of a tick that is older than the newest one that was claimed: by a run, or so the store has it.
     pub async fn is_overtaken(&self, tick: Tick, newest: Tick) {
         let Some(ledger) = self.ledger_if_any() else { return };
-        let run = self.node.told(ledger.run_of(instant(newest)).await);
+        let run = self.node.told(ledger.run_of(instant::of_tick(newest)).await);
         let is_known = run.is_none_or(|run| run.is_some());
         self.is_unknown(tick, if is_known { NotRun::Overtaken(newest) } else { NotRun::Counted(newest) }).await;
     }
@@ -100,7 +104,7 @@ impl<'a> Turn<'a> {
         };
         match written.await {
             Ok(reasons) => {
-                for (tick, why) in reasons.iter().filter_map(|(at, why)| Some((ledger::tick(*at)?, why))) {
+                for (tick, why) in reasons.iter().filter_map(|(at, why)| Some((instant::tick(*at)?, why))) {
                     self.node.tell(&Event::NotRun { job: &self.job.name, tick, why });
                 }
                 true
@@ -133,7 +137,7 @@ impl<'a> Turn<'a> {
     /// Whether a tick has had its turn, and was not run because the job was still running, as far as is known.
     pub async fn was_skipped(&self, tick: Tick) -> bool {
         let Some(ledger) = self.ledger_if_any() else { return false };
-        let known = self.node.told(ledger.of_tick(instant(tick)).await).flatten();
+        let known = self.node.told(ledger.of_tick(instant::of_tick(tick)).await).flatten();
         known.is_some_and(|known| known.overlaps && !known.state.is_of_a_run())
     }
 
@@ -153,15 +157,15 @@ impl<'a> Turn<'a> {
         let attempt = guard.attempt().max(1);
         let mut run = Run { job: job.clone(), tick, guard, attempt, failed: None, ending: self.node.ending.clone() };
         let mut record = Record {
-            tick: Some(instant(tick)),
+            tick: Some(instant::of_tick(tick)),
             asked: self.asked.clone(),
             started: Some(began),
             attempts: attempt,
             token: Some(run.token().to_string()),
             ..Record::of(State::Running, &self.label())
         };
-        let id = instant(tick).to_string();
-        let late = Duration::try_from(began.duration_since(instant(tick))).unwrap_or_default();
+        let id = instant::of_tick(tick).to_string();
+        let late = Duration::try_from(began.duration_since(instant::of_tick(tick))).unwrap_or_default();
         // Until then nobody else can have begun it.
         let until = Instant::now() + run.guard.remaining();
         let (over, is_over) = oneshot::channel::<()>();
@@ -331,7 +335,7 @@ pub(crate) fn ticks_of(holding: &Holding) -> impl Iterator<Item = Tick> {
     let others = holding.others.iter().map(|other| &other.label);
     std::iter::once(&holding.label)
         .chain(others)
-        .filter_map(|label| ledger::tick(label.rsplit_once('@')?.1.parse().ok()?))
+        .filter_map(|label| instant::tick(label.rsplit_once('@')?.1.parse().ok()?))
 }
 
 /// What a panic said.

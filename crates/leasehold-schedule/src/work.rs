@@ -10,7 +10,7 @@ use leasehold::fence::OpenTransaction;
 use leasehold::{FencingToken, Guard, LossReason, Tick};
 use tokio::sync::watch;
 
-use crate::node::Ending;
+use crate::ending::Ending;
 
 /// Why a run failed, for people.
 pub type Failure = Box<dyn Error + Send + Sync>;

@@ -140,6 +140,9 @@ impl Inside {
         match Job::start(&self.found, &self.argv, changes, self.page) {
             Ok(job) => {
                 self.page.set_running(job.pid);
+                if self.found.job_shares_group() {
+                    self.tell_wrapper(&Message::Joined);
+                }
                 if !self.options.again {
                     self.let_go_of_files();
                 }

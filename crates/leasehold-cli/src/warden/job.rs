@@ -46,9 +46,8 @@ impl Job {
             ForkResult::Child => give_up(page, become_job(found, argv, &environment, page, warden)),
             ForkResult::Parent { child: pid } => {
                 let leads_group = !found.job_shares_group();
-                if leads_group {
-                    let _ = setpgid(pid, pid); // whoever is first: a signal to the group may come at once
-                }
+                // Whoever is first: a signal to the group may come at once.
+                let _ = setpgid(pid, if leads_group { pid } else { found.group() });
                 Ok(Job { pid, leads_group })
             }
         }

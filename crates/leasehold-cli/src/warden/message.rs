@@ -37,6 +37,8 @@ pub(super) enum Message {
     Continue(Stops),
     /// To the warden: read the page again.
     Poke,
+    /// To the wrapper: the job is in our group, so what the terminal sends from here on reaches it.
+    Joined,
     /// To the wrapper: the terminal stopped the job (TSTP, TTIN, TTOU).
     Stopped(Stops),
     /// To the wrapper: the run is over, the page says how. (Where the warden stays for another run.)
@@ -94,6 +96,7 @@ impl Message {
             Message::Kill => vec![b'K'],
             Message::Continue(stops) => [b"C", &stops.to_ne_bytes()[..]].concat(),
             Message::Poke => vec![b'P'],
+            Message::Joined => vec![b'J'],
             Message::Stopped(stops) => [b"T", &stops.to_ne_bytes()[..]].concat(),
             Message::Over => vec![b'O'],
         }
@@ -108,6 +111,7 @@ impl Message {
             [b'K'] => Message::Kill,
             [b'C', stops @ ..] => Message::Continue(Stops::from_ne_bytes(stops.try_into().ok()?)),
             [b'P'] => Message::Poke,
+            [b'J'] => Message::Joined,
             [b'T', stops @ ..] => Message::Stopped(Stops::from_ne_bytes(stops.try_into().ok()?)),
             [b'O'] => Message::Over,
             _ => return None,

@@ -79,6 +79,8 @@ pub struct Warden {
     asked: Option<Fatal>,
     /// What the terminal sent meanwhile.
     by_terminal: SigSet,
+    /// Whether the job is in our group, as far as we have heard.
+    joined: bool,
     /// How often the terminal has stopped the job, as far as we have heard.
     stops: Stops,
     /// When the job was started.
@@ -127,6 +129,7 @@ impl Warden {
             ordered: false,
             asked: None,
             by_terminal: SigSet::empty(),
+            joined: false,
             stops: 0,
             started: 0,
             continued: None,
@@ -213,6 +216,7 @@ impl Warden {
     fn start(&mut self, env: &[(OsString, OsString)], remove: &[OsString]) -> nix::Result<()> {
         self.hear(); // what was said of an earlier job is not about this one
         self.ordered = false;
+        self.joined = false;
         self.stops = 0;
         self.started = boottime();
         self.continued = None;
@@ -236,13 +240,16 @@ impl Warden {
 
     /// From the start of the job to its end. One signal at a time: a storm of them must not keep us from the clock.
     async fn supervise(&mut self) -> End {
-        let mut stopped = false;
+        let (mut stopped, mut settled) = (false, false);
         loop {
             stopped |= self.hear();
             let signal = self.sources.next_signal();
-            if let Some((signal, code)) = signal {
-                stopped &= signal != Signal::SIGCONT; // then we have been stopped with the job, and that is over
-                self.hand_on(signal, code);
+            match signal {
+                Some((signal, code)) => {
+                    stopped &= signal != Signal::SIGCONT; // then we have been stopped with the job, and that is over
+                    self.hand_on(signal, code, settled);
+                }
+                None => settled = self.joined,
             }
             if self.page.state().is_over() {
                 return self.end();
@@ -258,13 +265,17 @@ impl Warden {
         }
     }
 
-    /// Hears what the warden says: whether the terminal has stopped the job.
+    /// Hears what the warden says; answers whether the terminal has stopped the job.
     fn hear(&mut self) -> bool {
         let mut stopped = false;
         while let Received::Message(message) = message::receive(self.socket.as_raw_fd()) {
-            if let Message::Stopped(stops) = message {
-                self.stops = stops;
-                stopped = true;
+            match message {
+                Message::Joined => self.joined = true,
+                Message::Stopped(stops) => {
+                    self.stops = stops;
+                    stopped = true;
+                }
+                _ => {}
             }
         }
         stopped
@@ -274,7 +285,10 @@ impl Warden {
     ///
     /// A hang-up is none of these: daemons take it for "read your configuration again", and some supervisors send it
     /// on top of a TERM.
-    fn hand_on(&mut self, signal: Signal, code: i32) {
+    ///
+    /// `settled`: the signal came after the job had joined our group. Of one that lay there when we heard of that nobody
+    /// knows, and rather is it handed on twice, to a job that is just beginning, than lost.
+    fn hand_on(&mut self, signal: Signal, code: i32, settled: bool) {
         let message = match signal {
             Signal::SIGCHLD => return self.reap(),
             Signal::SIGCONT => Message::Continue(self.stops),
@@ -288,8 +302,7 @@ impl Warden {
                 if order {
                     self.asked = Some(Fatal { signal: signal as i32, by_terminal });
                 }
-                // A job that isn't there yet has been told nothing by anybody.
-                if self.found.terminal_told_job(signal, code) && self.page.job().is_some() {
+                if settled && self.found.terminal_told_job(signal, code) {
                     return;
                 }
                 let second = order && self.ordered;

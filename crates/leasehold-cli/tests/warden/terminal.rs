@@ -194,6 +194,23 @@ fn ctrl_c_ends_the_job() {
     assert!(terminal.lease.is_free());
 }
 
+/// Not even while the job is being forked, when it may be too late to be asked, and too early to be told by the terminal.
+#[test]
+fn ctrl_c_ends_the_job_however_early() {
+    for delay in 0..100 {
+        let mut shell = Command::new("bash");
+        shell.args(["--norc", "-m", "-c", "$RUN -- cat; exit $?"]);
+        let mut terminal = Terminal::with(Lease::new(), shell, "30s");
+        let leader = Pid::from_raw(terminal.leader.id().cast_signed());
+        until("it is in front", || tcgetpgrp(terminal.master.as_ref().unwrap()).is_ok_and(|group| group != leader));
+        thread::sleep(Duration::from_micros(150 * delay));
+        terminal.press(CTRL_C);
+        until(&format!("it ends of what came {delay} times 150 µs after"), || {
+            terminal.leader.try_wait().unwrap().is_some()
+        });
+    }
+}
+
 /// A shell goes on with its script unless the command *died* of the signal.
 #[test]
 fn ctrl_c_ends_a_script() {

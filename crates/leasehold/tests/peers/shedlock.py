@@ -41,6 +41,8 @@ class ShedLock:
             self.db = pymysql.connect(
                 host=url.hostname, port=url.port, user=user, password=password, database=database,
                 autocommit=True,
+                # Connector/J counts rows that were found, also where nothing changes, as within the same millisecond.
+                client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
             )
         self.zone = zone and zoneinfo.ZoneInfo(zone)
         self.by = f"{socket.gethostname()}-{os.getpid()}"

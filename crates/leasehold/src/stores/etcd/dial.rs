@@ -78,7 +78,11 @@ impl Dial {
             let why = whole(&error);
             let hint = match &*why {
                 why if why.contains("peer certificate") => "; name its authority with ca=FILE".to_owned(),
-                why if why.contains("tls handshake eof") || why.contains("corrupt message") => {
+                // Who is greeted in another language hangs up, with a reset where more of the greeting was on its way.
+                why if ["tls handshake eof", "corrupt message", "Connection reset", "Broken pipe"]
+                    .iter()
+                    .any(|end| why.contains(end)) =>
+                {
                     format!("; if it goes on so, name the port that clients of etcd use, or {}", self.other_scheme())
                 }
                 _ => String::new(),
