@@ -18,9 +18,9 @@ pub const FAULT: i32 = 70;
 pub const HELD: i32 = 75;
 /// The lock was lost, or `--max-hold` was over, before the job had ended; the job was stopped.
 pub const LOST: i32 = 76;
-/// The store or its file denies access (`EX_NOPERM`).
+/// The store or its file denies access, or the machine an address to listen at (`EX_NOPERM`).
 pub const DENIED: i32 = 77;
-/// A file, an environment variable or the set-up of the store is wrong (`EX_CONFIG`). `doctor`: it found a problem;
+/// A file, an environment variable, or the set-up of the machine (an address that is taken) or of the store is wrong (`EX_CONFIG`). `doctor`: it found a problem;
 /// warnings alone exit with 0, since the store works.
 pub const CONFIG: i32 = 78;
 /// The job's program is there and can't be started, as in a shell.
@@ -34,8 +34,8 @@ const MEANINGS: [(i32, &str); 9] = [
     (FAULT, "a fault of leasehold itself"),
     (HELD, "another holds the lock, or --wait ran out (see --held-exit-code)"),
     (LOST, "the lock was lost, or --max-hold was over: the job was stopped"),
-    (DENIED, "the store or its file denies access"),
-    (CONFIG, "a file, a variable or the store's set-up is wrong"),
+    (DENIED, "the store, its file or the machine denies access"),
+    (CONFIG, "a file, a variable, the machine's or the store's set-up is wrong"),
     (CANNOT_START, "the job's program can't be started"),
     (NOT_FOUND, "there is no such program"),
 ];

@@ -8,6 +8,7 @@ mod jobs;
 mod metering;
 mod nursery;
 mod output;
+mod secret_file;
 mod warden;
 
 use args::{AskedReport, Cli, ScheduleVerb, Verb};

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::exit::{self, Failure};
 
-/// Writes an answer to stdout, with a line end. `println!` would panic where stdout is a full disk or `| head`.
+/// Writes an answer for people to stdout, fit for a terminal, with a line end. `println!` would panic where stdout is a full disk or `| head`.
 ///
 /// # Errors
 /// 78 if stdout can't be written to. A reader who has gone is none: it has read what it wanted.
@@ -19,15 +19,23 @@ pub fn answer(text: &str) -> Result<(), Failure> {
     line(text.trim_end()).map(drop)
 }
 
-/// Writes one line of many, and says whether to go on: not once the reader has gone.
+/// Writes one line of many for people, and says whether to go on: not once the reader has gone.
 ///
 /// # Errors
 /// As [`answer`].
 pub fn line(text: &str) -> Result<ControlFlow<()>, Failure> {
+    write(&format!("{}\n", lines(text)))
+}
+
+/// Writes an answer for programs to stdout: to the byte, with a line end.
+///
+/// # Errors
+/// As [`answer`].
+pub fn exact(text: &str) -> Result<ControlFlow<()>, Failure> {
     write(&format!("{text}\n"))
 }
 
-/// Writes to stdout as it is, at once; the answer as that of [`line()`].
+/// Writes to stdout as it is, at once; the answer as that of [`line()`]. What others have named in it must have been made [`plain`].
 ///
 /// # Errors
 /// As [`answer`].
@@ -54,12 +62,12 @@ pub fn is_read() -> bool {
 /// As [`answer`].
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(exit::FAULT, error.to_string()))?;
-    answer(&text)
+    exact(&text).map(drop)
 }
 
-/// Tells people something on stderr. Where that can't be written, nobody listens.
+/// Tells people something on stderr, fit for a terminal. Where that can't be written, nobody listens.
 pub fn tell(message: &str) {
-    let _ = writeln!(io::stderr(), "leasehold: {message}");
+    let _ = writeln!(io::stderr(), "leasehold: {}", lines(message));
 }
 
 /// As people read it, and a hold that has no end as that.
@@ -78,23 +86,42 @@ pub fn utc(time: SystemTime) -> String {
     format!("{time:.3}")
 }
 
-/// Text of others, such as a holder's label, fit for a terminal: control characters are escaped, and those that change the order in
-/// which others are shown.
+/// Text of others, such as a name or a holder's label, in one line that is fit for a terminal: escaped are control characters, those that
+/// change the order in which others are shown, and those that nobody sees, by which two names look like one.
 pub fn plain(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() || reorders(c) { c.escape_default().collect() } else { String::from(c) };
+    let escaped = |c: char| if is_odd(c) { c.escape_default().collect() } else { String::from(c) };
     text.chars().map(escaped).collect()
+}
+
+/// The same of text of ours, in which lines may end.
+fn lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(plain).collect();
+    lines.join("\n")
+}
+
+fn is_odd(c: char) -> bool {
+    c.is_control() || reorders(c) || is_unseen(c)
 }
 
 fn reorders(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A table without lines, so that `awk` and people can read it.
+/// What Unicode calls "default ignorable", and what annotates others.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A table without lines, so that `awk` and people can read it. Whatever its cells hold, each is made [`plain`].
 pub fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(head);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.map(|cell| plain(&cell)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -134,5 +161,28 @@ mod tests {
     fn labels_of_others_cannot_drive_the_terminal() {
         assert_eq!(plain("web\u{1b}[2J/\u{9b}é"), "web\\u{1b}[2J/\\u{9b}é");
         assert_eq!(plain("a\u{202e}b\u{2066}é"), "a\\u{202e}b\\u{2066}é");
+    }
+
+    #[test]
+    fn names_that_look_the_same_are_told_apart() {
+        for unseen in ["\u{200b}", "\u{200d}", "\u{ad}", "\u{2060}", "\u{feff}", "\u{fe0f}", "\u{e0041}"] {
+            let shown = plain(&format!("night{unseen}ly"));
+            assert!(shown.starts_with("night\\u{") && shown.ends_with("}ly"), "{shown}");
+            assert_eq!(plain(&shown), shown, "what is escaped stays as it is");
+        }
+        assert_eq!(plain("Größe 漢字 🔒"), "Größe 漢字 🔒");
+    }
+
+    #[test]
+    fn no_cell_of_a_table_begins_a_line_or_moves_the_cursor() {
+        let row = |cell: &str| [cell.to_owned(), "x".into()];
+        let shown = table(["NAME", "B"], [row("a\nb\u{1b}[2J"), row("\u{2067}c")]);
+        let rows: Vec<_> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+        assert_eq!(rows, [["NAME", "B"], ["a\\nb\\u{1b}[2J", "x"], ["\\u{2067}c", "x"]]);
+    }
+
+    #[test]
+    fn text_of_ours_may_have_lines() {
+        assert_eq!(lines("a is held\nholder  \u{202e}b\r\n"), "a is held\nholder  \\u{202e}b\\r\n");
     }
 }

@@ -61,7 +61,7 @@ fn contend(bench: &Bench, url: &str) {
     on(bench, url, &["contention", "no-such"]).fails(0, &["nothing was counted of that"]);
 
     let doctor = on(bench, url, &["doctor"]);
-    doctor.says(&["warning  hold time: slow: ", "1 were ended by that limit", "--max-hold, time_limit"]);
+    doctor.says(&["warning  hold time: slow: ", "1 was ended by that limit", "--max-hold, time_limit"]);
     let json = on(bench, url, &["doctor", "--json"]).json();
     let found = json["findings"].as_array().unwrap().iter().find(|finding| finding["subject"] == "hold time");
     assert_eq!(found.unwrap()["severity"], "warning", "{json}");
@@ -101,6 +101,8 @@ fn a_scheduler_counts_its_jobs() {
     let told = bench.run(["contention", "--json"]).json();
     let often = lock(&told, "often");
     assert!(often["runs"]["ended"].as_u64().unwrap() >= 2 && often["limit_ms"] == 60_000, "{often}");
+    let label = often["longest"][0]["label"].as_str().unwrap();
+    assert!(label.contains("/often@"), "the job and its tick, as `ls` shows them: {label}");
 }
 
 #[test]
@@ -111,6 +113,21 @@ fn what_is_hostile_drives_no_terminal() {
     let told = bench.run(["contention"]);
     assert!(told.stdout.contains("<script>\\u{202e}éx"), "{told:?}");
     assert_eq!(lock(&bench.run(["contention", "--json"]).json(), name)["acquired"], 1);
+}
+
+#[test]
+fn a_longer_time_than_is_kept_is_told_as_what_it_is() {
+    let bench = Bench::new();
+    bench.run(["run", "a", "--", "true"]);
+    let told = bench.run(["contention", "--since", "30d"]);
+    told.says(&["for 7d"]);
+    assert!(told.stderr.contains("--since 30d: what was counted is kept for 7d"), "{told:?}");
+    let json = bench.run(["contention", "--since", "30d", "--json"]).json();
+    let at = |field: &str| json[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert_eq!(at("until").duration_since(at("since")).as_hours() / 24, 7, "{json}");
+    assert_eq!(bench.run(["contention", "--since", "7d"]).stderr, "");
+    let none = bench.run(["contention", "none", "--since", "30d"]);
+    none.fails(0, &["nothing was counted of that", "within 7d", "look with `leasehold ls`"]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use common::{Bench, Going, LIMIT, Ran, ran};
@@ -129,4 +131,19 @@ fn a_url_of_another_kind_of_server_is_told_with_the_right_one() {
     let run = |url: String| ran(bench.bare(["run", "a", "--", "true"]).env("LEASEHOLD_STORE", url));
     run(format!("redis+cluster://{}", server.address())).fails(78, &["no member of a cluster", "write redis://"]);
     run(format!("rediss://{}", server.address())).fails(69, &["speaks no TLS there", "write redis for rediss"]);
+}
+
+#[test]
+fn doctor_tells_of_a_password_that_everybody_may_read() {
+    let (bench, redis) = (Bench::new(), Redis::options().password("hunter2").start());
+    let file = bench.write("password", "hunter2\n");
+    let store = format!("[stores.r]\nurl = \"redis://{}\"\npassword_file = \"password\"\n", redis.address());
+    bench.write("leasehold.toml", &format!("default = \"r\"\n{store}"));
+    for (mode, is_told) in [(0o644, true), (0o600, false)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let doctor = ran(&mut bench.bare(["doctor"]));
+        assert_eq!(doctor.code, 0, "it works all the same: {doctor:?}");
+        let told = ["warning  password file: ", "password (mode 644)", "fix: chmod 600 ./password"];
+        assert_eq!(told.map(|words| doctor.stdout.contains(words)), [is_told; 3], "{mode:o}: {doctor:?}");
+    }
 }

@@ -5,11 +5,13 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Bench, Going, LIMIT, ran};
+use leasehold_testkit::process::eventually;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -107,6 +109,61 @@ fn whoever_has_the_token_can_act() {
     assert_eq!(of_the_environment.json("/api/v1/lock?name=stuck")["revocations"][0]["by"], "ada");
 }
 
+/// Supervisors send it SIGHUP to have files read again: nobody's page is to go for that.
+#[test]
+fn a_hangup_has_the_token_read_again() {
+    let bench = Bench::new();
+    let file = bench.write("token", TOKEN);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = bench.command(["serve", "--listen", "127.0.0.1:0", "--token-file"]);
+    let server = Server::start(command.arg(&file));
+    let order = r#"{"name":"a","now":true,"why":"a test","by":"ada","confirm":"a"}"#;
+    let with = |token: &str| {
+        let headers = format!("Content-Type: application/json\r\nAuthorization: Bearer {token}\r\n");
+        server.asks("POST", "/api/v1/revoke", &headers, order).0
+    };
+    assert_eq!(with(TOKEN), 200);
+    bench.write("token", "another-token-of-this-server\n");
+    server.going.send(Signal::SIGHUP);
+    eventually("the new token counts", LIMIT, || with("another-token-of-this-server") == 200);
+    assert_eq!(with(TOKEN), 401);
+    bench.write("token", "guess-me\n");
+    server.going.send(Signal::SIGHUP);
+    server.going.send(Signal::SIGTERM);
+    let (code, told) = server.going.end();
+    assert_eq!(code, 0);
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].contains("SIGHUP: the token in ") && lines[0].ends_with(" counts now"), "{told}");
+    assert!(lines[1].contains("8 characters") && lines[1].ends_with("the token before still counts"), "{told}");
+    assert_eq!(lines.len(), 2, "{told}");
+}
+
+#[test]
+fn a_hangup_ends_no_server_that_has_nothing_to_read() {
+    let bench = Bench::new();
+    let server = Server::start(&mut bench.command(["serve", "--listen", "127.0.0.1:0"]));
+    server.going.send(Signal::SIGHUP);
+    assert_eq!(server.get("/healthz").0, 200);
+    server.going.send(Signal::SIGTERM);
+    let (code, told) = server.going.end();
+    assert!(code == 0 && told.contains("SIGHUP: there is nothing to read again"), "{code} {told}");
+}
+
+#[test]
+fn a_token_that_everybody_may_read_is_told_with_the_fix() {
+    let bench = Bench::new();
+    let file = bench.write("token", TOKEN);
+    for (mode, is_told) in [(0o644, true), (0o600, false), (0o640, false)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = bench.command(["serve", "--listen", "127.0.0.1:0", "--token-file"]);
+        let server = Server::start(command.arg(&file));
+        server.going.send(Signal::SIGTERM);
+        let (code, told) = server.going.end();
+        let fix = format!("chmod 600 {}", file.display());
+        assert_eq!((code, told.contains("(mode 644)") && told.contains(&fix)), (0, is_told), "{mode:o}: {told}");
+    }
+}
+
 #[test]
 fn what_is_not_safe_is_refused_before_it_listens() {
     let bench = Bench::new();
@@ -127,7 +184,9 @@ fn what_is_not_safe_is_refused_before_it_listens() {
     assert!(!refused.stderr.contains("guess-me"), "{refused:?}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    ran(&mut bench.command(["serve", "--listen", &address])).fails(64, &["--listen", &address, "in use"]);
+    let port = format!("ss -ltnp 'sport = :{}'", taken.local_addr().unwrap().port());
+    let refused = ran(&mut bench.command(["serve", "--listen", &address]));
+    refused.fails(78, &["--listen", &address, "in use", &port, "take another port"]);
     ran(&mut bench.command(["serve", "--listen", "nonsense"])).fails(64, &["--listen", "nonsense", "127.0.0.1:7676"]);
 }
 
@@ -192,6 +251,9 @@ fn systemd_is_told() {
     assert!(heard("READY=1").contains(&format!("STATUS=http://{}/", server.address)));
     heard("WATCHDOG=1");
     heard("WATCHDOG=1");
+    server.going.send(Signal::SIGHUP);
+    assert!(heard("RELOADING=1").contains("MONOTONIC_USEC="));
+    heard("READY=1");
     server.going.send(Signal::SIGTERM);
     heard("STOPPING=1");
     assert_eq!(server.going.end().0, 0);

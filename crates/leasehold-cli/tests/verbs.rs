@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use std::{ffi::OsStr, fs};
 
-use common::{Bench, Going, LIMIT, Ran, ran};
+use common::{Bench, Going, LABEL, LIMIT, Ran, ran};
 use leasehold_testkit::process::eventually;
 
 const VERBS: [&str; 19] = [
@@ -114,6 +114,50 @@ fn status_tells_who_waits_in_line() {
     held.release(Duration::ZERO);
     assert_eq!(second.end().0, 0);
     assert_eq!(queue(), serde_json::json!([]));
+}
+
+/// Names and labels are anybody's: none drives a terminal, and none passes for another.
+#[test]
+fn what_others_have_named_is_shown_escaped_everywhere_but_in_json() {
+    const NAME: &str = "pay\u{200b}\u{202e}roll";
+    const SHOWN: &str = "pay\\u{200b}\\u{202e}roll";
+    let is_odd = |letter: char| letter != '\n' && letter.is_control() || "\u{200b}\u{202e}\u{2066}".contains(letter);
+    let bench = Bench::new();
+    let _held = bench.take(NAME);
+    let looks: [(&[&str], i32, &str); 9] = [
+        (&["ls"], 0, r"backup\u{1b}[2J\u{202e}\u{200b}\u{2066}"),
+        (&["status", NAME], 0, r"backup\u{1b}[2J\u{202e}\u{200b}\u{2066}"),
+        (&["run", NAME, "--", "true"], 75, r"backup\u{1b}[2J\u{202e}\u{200b}\u{2066}"),
+        (&["run", NAME, "--wait=100ms", "--", "true"], 75, "held by"),
+        (&["contention"], 0, "NAME"),
+        (&["contention", "--sort", "name"], 0, SHOWN),
+        (&["pause", NAME, "--reason", "x"], 64, "no scheduler"),
+        (&["trigger", NAME], 64, "no scheduler"),
+        (&["release", NAME], 75, r"backup\u{1b}[2J\u{202e}\u{200b}\u{2066}"),
+    ];
+    for (look, code, words) in looks {
+        let ran = bench.run(look);
+        let all = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, code, "{look:?}: {ran:?}");
+        assert!(all.contains(SHOWN) && all.contains(words) && !all.contains(is_odd), "{look:?}: {ran:?}");
+    }
+    for look in [&["doctor"][..], &["history", NAME], &["history"]] {
+        let ran = bench.run(look);
+        assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(is_odd), "{look:?}: {ran:?}");
+    }
+    let watch = Going::start(&mut bench.command(["watch", NAME]));
+    let line = watch.line();
+    assert!(line.contains(SHOWN) && !line.contains(is_odd), "{line:?}");
+    let again = Going::start(&mut bench.command(["ls", "--watch=100ms"]));
+    let drawn = [again.line(), again.line(), again.line()].concat();
+    assert!(drawn.contains(SHOWN) && !drawn.contains(is_odd), "{drawn:?}");
+
+    let listed = bench.run(["ls", "--json"]).json();
+    assert_eq!((&listed[0]["name"], &listed[0]["label"]), (&NAME.into(), &LABEL.into()));
+    assert_eq!(bench.run(["status", NAME, "--json"]).json()["label"], LABEL);
+    let watch = Going::start(&mut bench.command(["watch", NAME, "--json"]));
+    let told = watch.json();
+    assert_eq!((&told["name"], &told["label"]), (&NAME.into(), &LABEL.into()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod metrics;
 mod monitor;
 mod snapshot;
 mod tally;
+mod token;
 
 pub use api::router;
 pub use contention::{

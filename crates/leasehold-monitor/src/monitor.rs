@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use leasehold::stores::Fallback;
-use leasehold::{Error, Locks, Result};
+use leasehold::{Locks, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Exposition;
+use crate::token::Token;
 
 /// The monitor of one store, to be served by [`router`](crate::router).
 ///
@@ -17,7 +18,7 @@ pub struct Monitor {
     pub(crate) locks: Locks,
     pub(crate) shown: String,
     pub(crate) fallback: Option<Arc<Fallback>>,
-    pub(crate) token: Option<String>,
+    pub(crate) token: Token,
     pub(crate) hosts: Hosts,
     pub(crate) exposition: Option<Exposition>,
     pub(crate) stop: CancellationToken,
@@ -43,7 +44,7 @@ impl Monitor {
             locks,
             shown,
             fallback: None,
-            token: None,
+            token: Token::default(),
             hosts: Hosts::These(Vec::new()),
             exposition: None,
             stop: CancellationToken::new(),
@@ -67,21 +68,17 @@ impl Monitor {
     /// # Errors
     /// [`ErrorKind::Invalid`](leasehold::ErrorKind::Invalid) for one that could be guessed, or can't stand in a header.
     pub fn token(mut self, token: &str) -> Result<Self> {
-        if token.len() < Self::SHORTEST_TOKEN {
-            return Err(Error::invalid(format!(
-                "a token of {} characters could be guessed; take at least {}, as `openssl rand -hex 32` makes them",
-                token.len(),
-                Self::SHORTEST_TOKEN
-            )));
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::invalid(
-                "the token has blanks, or characters that can't stand in a header; take letters and digits, as `openssl rand -hex 32` \
-                 makes them",
-            ));
-        }
-        self.token = Some(token.to_owned());
+        self.token = Token::of(token)?;
         Ok(self)
+    }
+
+    /// Has another token count from now on, and the one before no more: also where this monitor, or the one that it was cloned from, is served
+    /// already. After an error the one before still counts.
+    ///
+    /// # Errors
+    /// As for [`token`](Self::token).
+    pub fn replace_token(&self, token: &str) -> Result<()> {
+        self.token.replace(token)
     }
 
     /// It may be asked for under this name, too, as `locks.example.com`. May be given several times.
@@ -134,5 +131,12 @@ mod tests {
         }
         let monitor = monitor().token("0123456789abcdef").unwrap();
         assert!(!format!("{monitor:?}").contains("0123456789abcdef"));
+        let served = monitor.clone();
+        assert!(monitor.replace_token("guess-me").is_err());
+        assert_eq!(served.token.now().as_deref(), Some("0123456789abcdef"), "what is no token replaces none");
+        monitor.replace_token("fedcba9876543210").unwrap();
+        assert_eq!(served.token.now().as_deref(), Some("fedcba9876543210"));
+        assert_eq!(monitor.token("another-token-of-it").unwrap().token.now().as_deref(), Some("another-token-of-it"));
+        assert_eq!(served.token.now().as_deref(), Some("fedcba9876543210"), "that is another monitor's");
     }
 }

@@ -267,4 +267,19 @@ async fn runs_of_a_schedule_are_counted_and_examined() {
     let findings = diagnose(&reader).await.unwrap();
     let period = findings.iter().find(|finding| finding.subject == "period").unwrap_or_else(|| panic!("{findings:?}"));
     assert!(period.severity == Severity::Warning && period.message.contains("slow: it is due every 1s"), "{period:?}");
+    let told = Contention::read(&reader, HOUR).await.unwrap();
+    let label = &of(&told, "slow").longest[0].label;
+    assert!(label.contains("/slow@"), "it is the job's and its tick's, not the program's: {label}");
+}
+
+/// Who asks for more than is kept is told since when it is, and no steps of the time before.
+#[tokio::test]
+async fn no_longer_time_is_told_of_than_is_kept() {
+    let locks = Locks::over(Arc::new(Memory::default()));
+    for asked in [Contention::KEPT, 30 * 24 * HOUR, 40_000 * 24 * HOUR] {
+        let told = Contention::read(&locks, asked).await.unwrap();
+        let span = Duration::try_from(told.until.duration_since(told.since)).unwrap();
+        assert!((Contention::KEPT..=Contention::KEPT + HOUR).contains(&span), "{span:?} of {asked:?}");
+        assert_eq!(told.series.len(), 7 * 24 + 1, "{asked:?}");
+    }
 }

@@ -153,6 +153,8 @@ pub enum Event<'a> {
         name: &'a LockName,
         /// The acquisition.
         holder: HolderId,
+        /// What it was called for people: as `list` showed it.
+        label: &'a str,
         /// How long it was held.
         held: Duration,
         /// Whether it was still this holder's; if not, others may have run meanwhile.

@@ -229,6 +229,7 @@ impl Guard {
         self.client.observe(&Event::Released {
             name: &self.hold.key.name,
             holder: self.hold.key.holder,
+            label: &self.hold.label,
             held: self.client.clock.now().since(self.hold.acquired),
             in_time,
         });
@@ -259,7 +260,7 @@ impl Drop for Guard {
         self.client.keeper.clean_up(Cleanup {
             store: Arc::clone(&self.client.store),
             key: self.hold.key.clone(),
-            what: Undo::Hold { how, acquired: self.hold.acquired, uncertain },
+            what: Undo::Hold { how, label: Arc::clone(&self.hold.label), acquired: self.hold.acquired, uncertain },
             give_up_at: self.client.clock.now() + self.hold.ttl,
         });
     }

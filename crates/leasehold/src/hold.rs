@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -54,6 +54,7 @@ const DEAD: u64 = 0;
 /// The state of one held lease. Small: ten thousand of these are nothing.
 pub(crate) struct Hold {
     pub key: LeaseKey,
+    pub label: Arc<str>,
     /// Another one for each hold of this process, in order.
     pub number: u64,
     pub token: FencingToken,
@@ -80,6 +81,7 @@ impl Hold {
     pub fn new(key: LeaseKey, grant: Grant, terms: &Terms, acquired: Moment, valid_until: Moment) -> Self {
         Self {
             key,
+            label: Arc::clone(&terms.label),
             number: HOLDS.fetch_add(1, Ordering::Relaxed),
             token: grant.token,
             tick: terms.due.map(|due| due.tick),

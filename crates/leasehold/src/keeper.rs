@@ -110,7 +110,7 @@ pub(crate) enum Undo {
     /// A claim that nobody waits for: leave the queue, release what was granted, take back what was claimed of a tick.
     Claim { has_tick: bool },
     /// A guard that was dropped or whose release failed; `uncertain` if a release may have reached the store.
-    Hold { how: Ended, acquired: Moment, uncertain: bool },
+    Hold { how: Ended, label: Arc<str>, acquired: Moment, uncertain: bool },
 }
 
 impl Undo {
@@ -574,7 +574,8 @@ impl Shared {
     fn give_back(&self, hold: &Hold, now: Moment) {
         // Its guard is still there, and will say what became of the work.
         let how = Ended { verdict: None, ..hold.how_it_ends(now, Verdict::Failed) };
-        let what = Undo::Hold { how, acquired: hold.acquired, uncertain: false };
+        let label = Arc::clone(&hold.label);
+        let what = Undo::Hold { how, label, acquired: hold.acquired, uncertain: false };
         let store = Arc::clone(&self.store);
         let cleanup = Cleanup { store, key: hold.key.clone(), what, give_up_at: now + hold.ttl };
         self.schedule().cleanups.push(cleanup);
@@ -613,12 +614,13 @@ impl Shared {
     async fn undo(&self, store: &Arc<dyn Store>, cleanup: &mut Cleanup) -> Result<()> {
         match &mut cleanup.what {
             Undo::Claim { .. } => unpanicked(store.leave(&cleanup.key)).await,
-            Undo::Hold { how, acquired, uncertain } => {
+            Undo::Hold { how, label, acquired, uncertain } => {
                 let answer = unpanicked(store.release(&cleanup.key, *how)).await;
                 let answer = answer.inspect_err(|error| *uncertain |= error.applied() == Applied::Maybe)?;
                 self.observe(&Event::Released {
                     name: &cleanup.key.name,
                     holder: cleanup.key.holder,
+                    label,
                     held: self.clock.now().since(*acquired),
                     in_time: answer == Release::Released || *uncertain,
                 });

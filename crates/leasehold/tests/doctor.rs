@@ -119,11 +119,11 @@ async fn a_server_in_the_wrong_place_is_told_with_the_right_one() {
     let member = Redis::options().config("cluster-enabled", "yes").start();
     let right = format!("redis+cluster://{}", member.address());
     Told::of(&member.url()).await.has_problems(&["role"]).problem("role", &right);
-    Told::of(&master.url()).await.fine("role", "1 replicas").warning("failover", "restart_guard=on");
-    Told::of(&format!("{}?wait_replicas=1", master.url())).await.fine("failover", "waits for all 1 replicas");
+    Told::of(&master.url()).await.fine("role", "master with 1 replica, up").warning("failover", "restart_guard=on");
+    Told::of(&format!("{}?wait_replicas=1", master.url())).await.fine("failover", "waits for the only replica");
     master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let guarded = Told::of(&format!("{}?restart_guard=on&max_ttl=5", master.url())).await;
-    guarded.fine("failover", "exclusion survives it: a master without its 1 replicas stops within 12s");
+    guarded.fine("failover", "exclusion survives it: a master without its only replica stops within 12s");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Stage {
     }
 
     async fn acquires(&self) -> Guard {
-        self.locks.lock("job").ttl(TTL).try_acquire().await.unwrap().guard().unwrap()
+        self.locks.lock("job").label("web/1/job").ttl(TTL).try_acquire().await.unwrap().guard().unwrap()
     }
 }
 
@@ -55,7 +55,7 @@ fn word_for(event: &Event<'_>) -> Option<String> {
         },
         Event::Withdrawn { waited, .. } => format!("withdrawn after {} s", waited.as_secs()),
         Event::LetGo { .. } => "let go".into(),
-        Event::Released { in_time, .. } => format!("released: {in_time}"),
+        Event::Released { label, in_time, .. } => format!("{label} released: {in_time}"),
         Event::ReleaseFailed { .. } => "release failed".into(),
         Event::Renewed { late, margin, .. } => format!("late {} s, {} s left", late.as_secs(), margin.as_secs()),
         _ => return None,
@@ -115,7 +115,7 @@ async fn a_waiter_that_is_given_the_lock_is_told_of_once() {
     assert_eq!(stage.told(), ["asked for job"]);
     guard.release().await.unwrap();
     let next = waiter.await.unwrap();
-    assert_eq!(stage.told(), ["let go", "released: true", "acquired"]);
+    assert_eq!(stage.told(), ["let go", "web/1/job released: true", "acquired"]);
     drop(next);
 }
 
@@ -124,16 +124,16 @@ async fn a_guard_is_let_go_once() {
     let stage = Stage::new();
     let begins = ["asked for job", "acquired", "let go"];
     stage.acquires().await.release().await.unwrap();
-    assert_eq!(stage.told(), [&begins[..], &["released: true"]].concat());
+    assert_eq!(stage.told(), [&begins[..], &["web/1/job released: true"]].concat());
 
     drop(stage.acquires().await);
     tokio::time::sleep(SECOND).await;
-    assert_eq!(stage.told(), [&begins[..], &["released: true"]].concat(), "in the background");
+    assert_eq!(stage.told(), [&begins[..], &["web/1/job released: true"]].concat(), "in the background");
 
     stage.faults.next(Operation::Release, Fault::LoseRequest);
     assert!(stage.acquires().await.release().await.is_err());
     tokio::time::sleep(SECOND).await;
-    assert_eq!(stage.told(), [&begins[..], &["release failed", "released: true"]].concat());
+    assert_eq!(stage.told(), [&begins[..], &["release failed", "web/1/job released: true"]].concat());
 
     stage.acquires().await.abandon();
     assert_eq!(stage.told(), begins, "the store hears nothing of it");

@@ -31,7 +31,7 @@ Paths:
 Other machines: give it a token and the name that it is known by, and put a proxy in front of it that speaks TLS and asks who it is \
 (docs/serve.md). A name that it was not given is refused, so that no page of somebody else's can lead a browser here.
 
-TERM and INT end it within seconds, with 0.";
+TERM and INT end it within seconds, with 0. HUP has the token file read again.";
 
 /// What `serve` is given.
 #[derive(Debug, Args)]

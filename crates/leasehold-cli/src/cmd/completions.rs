@@ -13,6 +13,6 @@ use crate::output;
 pub fn run(args: &CompletionsArgs) -> Result<i32, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "leasehold", &mut script);
-    output::answer(&String::from_utf8_lossy(&script))?;
+    output::exact(String::from_utf8_lossy(&script).trim_end()).map(drop)?;
     Ok(exit::OK)
 }

@@ -11,13 +11,15 @@ use super::block_on;
 use crate::args::{ContentionArgs, SortBy};
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output::{self, duration, plain};
+use crate::output::{self, duration};
 
 const HEAD: [&str; 9] =
     ["NAME", "ATTEMPTS", "GOT", "CONTENDED", "WAITED 50/90/99%", "HELD 50/90/99%", "TWICE", "LOST", "FAILED"];
 
 /// So many of the longest holds are told.
 const LONGEST: usize = 5;
+
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs the verb.
 ///
@@ -33,6 +35,9 @@ pub fn run(args: &ContentionArgs, config: &Config) -> Result<i32, Failure> {
         }
         Ok(Contention::read_of(&locks, args.since, |name| names.contains(name)).await?)
     })?;
+    if args.since > Contention::KEPT {
+        output::tell(&only_kept(args.since));
+    }
     sort(&mut told.locks, args.sort);
     let all = told.locks.len();
     if args.top > 0 {
@@ -52,13 +57,20 @@ fn keeps_none(error: &leasehold::Error) -> String {
     format!("{error}: nothing is counted there; name the store without compat= and mode=advisory")
 }
 
+/// The answer says since when it is; whoever asked for more is told why it isn't that.
+fn only_kept(asked: Duration) -> String {
+    let kept = duration(Contention::KEPT);
+    format!("--since {}: what was counted is kept for {kept}, so this is about the last {kept}", duration(asked))
+}
+
 fn nothing(args: &ContentionArgs, config: &Config) -> String {
     let of = if args.names.is_empty() { "of any lock" } else { "of that" };
+    let further = if args.since < A_DAY { "look further back with --since 1d, or with" } else { "look with" };
     format!(
         "nothing was counted {of} in {} within {}. `leasehold run NAME -- CMD` and `leasehold schedule` count, and clients of the library \
-         that have a Tally, some ten seconds late; look further back with --since 1d, or with `leasehold ls` at what is held now",
+         that have a Tally, some ten seconds late; {further} `leasehold ls` at what is held now",
         config.shown(),
-        duration(args.since)
+        duration(args.since.min(Contention::KEPT))
     )
 }
 
@@ -87,7 +99,8 @@ fn for_people(told: &Contention, all: usize, args: &ContentionArgs) -> String {
     let more = all - told.locks.len();
     if more > 0 {
         text += &format!(
-            "\n\nand {more} more locks (--top 0 shows all, --sort {} what comes first)",
+            "\n\nand {more} more {} (--top 0 shows all, --sort {} what comes first)",
+            if more == 1 { "lock" } else { "locks" },
             other_order(args.sort)
         );
     }
@@ -117,7 +130,7 @@ fn row(lock: &LockContention) -> [String; 9] {
         some => format!("{some} ({:.0}%)", lock.contended_share * 100.0),
     };
     [
-        plain(&lock.name),
+        lock.name.clone(),
         lock.attempts.to_string(),
         lock.acquired.to_string(),
         contended,
@@ -147,7 +160,7 @@ fn longest(locks: &[LockContention]) -> Vec<[String; 4]> {
     longest.sort_by_key(|(_, long)| Reverse(long.held));
     longest.truncate(LONGEST);
     let row = |(lock, long): (&LockContention, &leasehold_monitor::LongHold)| {
-        [plain(&lock.name), duration(long.held), format!("{:.0}", long.at), plain(&long.label)]
+        [lock.name.clone(), duration(long.held), format!("{:.0}", long.at), long.label.clone()]
     };
     longest.into_iter().map(row).collect()
 }

@@ -7,7 +7,8 @@ use super::block_on;
 use crate::args::DoctorArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::output::{self, plain};
+use crate::secret_file::Open;
 
 /// Runs the verb.
 ///
@@ -17,6 +18,7 @@ pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
     let mut findings = block_on(async {
         let store = config.open()?;
         let mut findings = store.diagnose().await?;
+        findings.extend(of_secrets(config));
         findings.extend(of_jobs(&Locks::over(store), &findings).await);
         Ok(findings)
     })?;
@@ -35,6 +37,12 @@ pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
     }
     let sick = findings.iter().any(|finding| finding.severity == Severity::Problem);
     Ok(if sick { exit::CONFIG } else { exit::OK })
+}
+
+/// Files with passwords that are not for everybody.
+fn of_secrets(config: &Config) -> impl Iterator<Item = Finding> {
+    let open = config.password_files().iter().filter_map(|file| Open::of(file));
+    open.map(|Open { what, fix }| Finding::warning("password file", what, fix))
 }
 
 /// What was counted of locks and recorded of jobs says, where there can be anything: a store that can't do its work has enough to mend,
@@ -89,8 +97,9 @@ fn word(severity: Severity) -> &'static str {
 fn for_people(findings: &[Finding], config: &Config) -> String {
     let head = format!("store: {} (chosen by {})\n\n", config.shown(), config.origin());
     let lines = findings.iter().map(|finding| {
-        let fix = finding.fix.iter().map(|fix| format!("\n         fix: {fix}"));
-        format!("{:<8} {}: {}{}", word(finding.severity), finding.subject, finding.message, fix.collect::<String>())
+        let fix = finding.fix.iter().map(|fix| format!("\n         fix: {}", plain(fix)));
+        let message = plain(&finding.message);
+        format!("{:<8} {}: {message}{}", word(finding.severity), finding.subject, fix.collect::<String>())
     });
     head + &lines.collect::<Vec<_>>().join("\n")
 }

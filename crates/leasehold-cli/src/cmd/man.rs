@@ -29,7 +29,8 @@ pub fn run(args: &ManArgs) -> Result<i32, Failure> {
         }
         None => &command,
     };
-    output::answer(&page(wanted).map_err(|error| Failure::new(exit::FAULT, error.to_string()))?)?;
+    let page = page(wanted).map_err(|error| Failure::new(exit::FAULT, error.to_string()))?;
+    output::exact(page.trim_end()).map(drop)?;
     Ok(exit::OK)
 }
 

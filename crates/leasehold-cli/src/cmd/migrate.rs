@@ -17,7 +17,7 @@ pub fn run(args: &MigrateArgs, config: &Config) -> Result<i32, Failure> {
             let message = format!("there are no tables to print: {} makes what it needs by itself", config.shown());
             Failure::new(exit::USAGE, message)
         };
-        output::answer(statements.ok_or_else(none)?.trim_end())?;
+        output::exact(statements.ok_or_else(none)?.trim_end()).map(drop)?;
         return Ok(exit::OK);
     }
     block_on(async {

@@ -10,6 +10,7 @@ pub mod contention;
 pub mod doctor;
 pub mod fleet;
 pub mod history;
+mod listen;
 pub mod ls;
 pub mod man;
 pub mod migrate;

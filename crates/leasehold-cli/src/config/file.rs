@@ -91,7 +91,24 @@ impl ConfigFile {
                 settings: settings.clone(),
             },
         };
-        Ok(Config { on_down: entry.on_down, ..Config::of(place, Origin::File(self.path.clone())) })
+        let password_files = self.password_files(entry);
+        Ok(Config { on_down: entry.on_down, password_files, ..Config::of(place, Origin::File(self.path.clone())) })
+    }
+
+    /// The files in which the passwords of a store stand, and of those that it is made of.
+    fn password_files(&self, entry: &StoreEntry) -> Vec<PathBuf> {
+        let parts: Vec<&StoreEntry> = match &entry.kind {
+            Kind::Url { .. } => vec![entry],
+            Kind::Quorum(members) => members.iter().filter_map(|part| self.entry(part)).collect(),
+            Kind::Fallback { primary, arbiter, .. } => {
+                [primary, arbiter].into_iter().filter_map(|part| self.entry(part)).collect()
+            }
+        };
+        let file = |part: &StoreEntry| match &part.kind {
+            Kind::Url { password_file: Some(file), .. } => Some(self.beside(file)),
+            _ => None,
+        };
+        parts.into_iter().filter_map(file).collect()
     }
 
     fn entry(&self, name: &str) -> Option<&StoreEntry> {
@@ -122,7 +139,7 @@ impl ConfigFile {
 
     /// A relative `password_file` is relative to the configuration file, wherever the command is started.
     fn with_password(&self, entry: &StoreEntry, url: &str, file: &Path) -> Result<String, Failure> {
-        let file = self.path.parent().unwrap_or(Path::new(".")).join(file);
+        let file = self.beside(file);
         let password = fs::read_to_string(&file).map_err(|error| unreadable("password file", &file, &error))?;
         let password = password.trim_end_matches(['\r', '\n']);
         if password.is_empty() {
@@ -137,6 +154,11 @@ impl ConfigFile {
             );
             self.fault(entry, &message)
         })
+    }
+
+    /// A path of this file, wherever the command is started.
+    fn beside(&self, file: &Path) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new(".")).join(file)
     }
 
     /// As for the password file: with another lock file in each directory, jobs would not exclude each other.

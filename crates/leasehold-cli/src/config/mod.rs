@@ -41,6 +41,7 @@ pub struct Config {
     place: Place,
     origin: Origin,
     on_down: OnDown,
+    password_files: Vec<PathBuf>,
     commands: Commands,
 }
 
@@ -101,7 +102,8 @@ impl Config {
     }
 
     fn of(place: Place, origin: Origin) -> Config {
-        Config { place, origin, on_down: OnDown::default(), commands: Commands::default() }
+        let (on_down, commands) = (OnDown::default(), Commands::default());
+        Config { place, origin, on_down, password_files: Vec::new(), commands }
     }
 
     /// Where the locks are.
@@ -117,6 +119,11 @@ impl Config {
     /// What the file says of a store that can't be reached.
     pub fn on_down(&self) -> OnDown {
         self.on_down
+    }
+
+    /// Where the passwords stand that the file keeps apart.
+    pub fn password_files(&self) -> &[PathBuf] {
+        &self.password_files
     }
 
     /// Who named the store.

@@ -169,6 +169,9 @@ impl Drop for Going {
 /// More than anything takes on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
+/// Of somebody who means no good: it would clear the screen, turn what follows around, and hide something.
+pub const LABEL: &str = "web-3/41/backup\u{1b}[2J\u{202e}\u{200b}\u{2066}";
+
 /// Somebody who waits for a lock, until dropped.
 pub struct Waiter(Child);
 
@@ -180,8 +183,7 @@ impl Drop for Waiter {
 }
 
 fn claim(name: &str) -> Claim {
-    let label = "web-3/41/backup\u{1b}[2J".into();
-    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), label, Duration::from_secs(60))
+    Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), LABEL.into(), Duration::from_secs(60))
 }
 
 /// A lock that somebody else holds.

@@ -88,9 +88,11 @@ fn an_address_that_is_taken_is_told_before_anything_runs() {
     bench.write("leasehold.toml", JOB);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for (address, words) in [(address.as_str(), "Address already in use"), ("nonsense", "127.0.0.1:9470")] {
+    for (address, code, words) in
+        [(address.as_str(), 78, "another process listens there"), ("nonsense", 64, "127.0.0.1:9470")]
+    {
         let refused = ran(&mut bench.command(["schedule", "--listen", address]));
-        refused.fails(64, &["--listen", address, words]);
+        refused.fails(code, &["--listen", address, words]);
     }
     assert!(!bench.path("ran").exists());
 }

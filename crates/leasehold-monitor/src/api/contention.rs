@@ -18,9 +18,6 @@ use crate::contention::{Contention, LockContention};
 const USUAL: Duration = Duration::from_secs(3600);
 const SHORTEST: Duration = Duration::from_secs(60);
 
-/// More is not kept.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-
 #[derive(Deserialize)]
 pub(super) struct Query {
     since: Option<String>,
@@ -38,7 +35,7 @@ pub(super) async fn contention(
     State(served): State<Arc<Served>>,
     Asked(query): Asked<Query>,
 ) -> Result<Response, Problem> {
-    let since = asked::span("since", query.since.as_deref(), USUAL, SHORTEST..=LONGEST)?;
+    let since = asked::span("since", query.since.as_deref(), USUAL, SHORTEST..=Contention::KEPT)?;
     let seen = served.snapshot.contention(since).await?;
     Ok(Json(Answer { contention: &seen.value, freshness: Freshness::of(&seen) }).into_response())
 }

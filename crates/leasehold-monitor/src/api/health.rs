@@ -1,7 +1,6 @@
 //! `/healthz` and `/readyz`, for whoever looks after the process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -9,9 +8,7 @@ use leasehold::Span;
 
 use super::Served;
 use super::security::check_host;
-
-/// A store that has not answered for so long is away, whatever it last said.
-const LATE: Duration = Duration::from_secs(10);
+use crate::snapshot::late;
 
 pub(super) async fn alive() -> &'static str {
     "alive\n"
@@ -33,10 +30,10 @@ async fn not_ready(served: &Served) -> Option<String> {
         return Some("it is stopping".into());
     }
     let away = match served.snapshot.answer().await {
-        Ok(seen) if seen.away.is_none() && seen.read.elapsed() > LATE => {
-            return Some(format!("the store has not answered for {}", Span(seen.read.elapsed())));
-        }
-        Ok(seen) => seen.away?,
+        Ok(seen) => match seen.away {
+            Some(away) => away,
+            None => return late(seen.read).map(|error| error.to_string()),
+        },
         Err(away) => away,
     };
     Some(format!("the store has been away for {}: {}", Span(away.since.elapsed()), away.error))

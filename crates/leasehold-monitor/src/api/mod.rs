@@ -15,6 +15,7 @@ use crate::dashboard;
 use crate::metrics::{Exposition, Overview};
 use crate::monitor::{Hosts, Monitor};
 use crate::snapshot::Snapshot;
+use crate::token::Token;
 
 use self::problem::Problem;
 
@@ -45,7 +46,7 @@ const LONGEST_BODY: usize = 16 * 1024;
 pub(crate) struct Served {
     snapshot: Arc<Snapshot>,
     shown: String,
-    token: Option<String>,
+    token: Token,
     hosts: Hosts,
     exposition: Option<Exposition>,
     stop: CancellationToken,

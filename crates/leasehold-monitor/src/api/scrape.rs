@@ -10,6 +10,7 @@ use super::Served;
 use super::problem::Problem;
 use super::runs::Tells;
 use crate::metrics::{Exposition, Overview};
+use crate::snapshot::late;
 use crate::snapshot::reading::Away;
 
 pub(super) async fn metrics(State(served): State<Arc<Served>>) -> Response {
@@ -27,12 +28,13 @@ pub(super) async fn metrics(State(served): State<Arc<Served>>) -> Response {
 }
 
 async fn look(served: &Served) -> Result<Overview, Away> {
-    // Whether the store answers its locks say; its ledgers may take longer.
+    // Whether the store answers its locks say, and sooner a look at one of them; its ledgers may take longer.
     let (listing, runs) = (served.snapshot.listing().await?, served.snapshot.runs(None).await.ok());
+    let answer = served.snapshot.answer().await?;
     let now = served.snapshot.now().await?;
     let tells = Tells { listing: &listing.value, now, whole: false };
     Ok(Overview {
-        is_up: listing.away.is_none(),
+        is_up: listing.away.is_none() && answer.away.is_none() && late(answer.read).is_none(),
         age: listing.read.elapsed(),
         held: listing.value.held(),
         waited: listing.value.waited(),

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::Served;
 use super::shown::{instant, milliseconds};
+use crate::snapshot::late;
 
 /// So long the first examination is waited for; it goes on, and is told when it is asked for again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,9 +55,9 @@ struct Route {
 pub(super) async fn store(State(served): State<Arc<Served>>) -> Json<Store> {
     let snapshot = &served.snapshot;
     let answer = snapshot.answer().await;
-    let (latency, away) = match answer {
-        Ok(seen) => (Some(*seen.value), seen.away),
-        Err(away) => (None, Some(away)),
+    let (latency, error) = match answer {
+        Ok(seen) => (Some(*seen.value), seen.away.map(|away| away.error).or_else(|| late(seen.read).map(Arc::new))),
+        Err(away) => (None, Some(away.error)),
     };
     let route = snapshot.route().await.ok().flatten().and_then(|seen| seen.value.as_ref().as_ref().map(Route::of));
     // What was found before is shown while the store is away.
@@ -64,9 +65,9 @@ pub(super) async fn store(State(served): State<Arc<Served>>) -> Json<Store> {
     Json(Store {
         kind: snapshot.locks().kind(),
         shown: served.shown.clone(),
-        reachable: away.is_none(),
+        reachable: error.is_none(),
         latency_ms: latency.map(|span| (span.as_secs_f64() * 1_000_000.0).round() / 1000.0),
-        error: away.map(|away| away.error.to_string()),
+        error: error.map(|error| error.to_string()),
         route,
         findings_at: findings.as_ref().map(|found| instant(found.at)),
         findings: findings.iter().flat_map(|found| &found.findings).map(Found::of).collect(),

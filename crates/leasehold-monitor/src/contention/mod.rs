@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::tally::count::{Count, Long};
 use crate::tally::counted::Counted;
 use crate::tally::histogram::Histogram;
+use crate::tally::page::A_WEEK;
 use crate::tally::sheet::{Others, Sheet};
 
 /// What happened to locks within some time, as far as their clients have counted it.
@@ -19,7 +20,7 @@ use crate::tally::sheet::{Others, Sheet};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Contention {
-    /// Since when, by the store's clock: what was asked for, and up to a step before it.
+    /// Since when, by the store's clock: what was asked for, and up to a step before it; no longer ago than is [kept](Self::KEPT).
     pub since: Timestamp,
     /// Until when: what the store's clock showed.
     pub until: Timestamp,
@@ -164,7 +165,10 @@ pub struct ContentionStep {
 }
 
 impl Contention {
-    /// What was counted within this time until now; a week is kept.
+    /// For so long it is kept what was counted: a week.
+    pub const KEPT: Duration = A_WEEK;
+
+    /// What was counted within this time until now; of a longer time than is [kept](Self::KEPT), within that.
     ///
     /// # Errors
     /// The store keeps no notes, or can't say.

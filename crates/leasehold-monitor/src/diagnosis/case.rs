@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Finding, Span};
 
+use super::number;
 use crate::tally::count::Count;
 use crate::tally::histogram::Histogram;
 
@@ -56,13 +57,17 @@ impl Case {
             return None;
         }
         let limit = limit.unwrap_or(longest);
-        let cut = if *overdue == 0 { String::new() } else { format!("; {overdue} were ended by that limit") };
+        let cut = if *overdue == 0 {
+            String::new()
+        } else {
+            format!("; {overdue} {} ended by that limit", number::was(*overdue))
+        };
         let message = format!(
-            "{name}: 99 of 100 holds took up to {}, the longest {}, and {} is the limit (of {} holds in the last day{cut})",
+            "{name}: 99 of 100 holds took up to {}, the longest {}, and {} is the limit (of {} in the last day{cut})",
             Span(usual),
             Span(longest),
             Span(limit),
-            held.count()
+            number::of(held.count(), "hold")
         );
         let fix = format!(
             "find out what makes it slow ({}), or raise the limit (--max-hold, time_limit) to {} or more",
@@ -116,8 +121,11 @@ impl Case {
             }
         };
         let count = &self.count;
-        let message =
-            format!("{name}: of {} renewals in the last day {what} ({} failed)", count.late.count(), count.unrenewed);
+        let message = format!(
+            "{name}: of {} in the last day {what} ({} failed)",
+            number::of(count.late.count(), "renewal"),
+            count.unrenewed
+        );
         let fix = "see whether the store or its holders' machines are overloaded, or the network between them is slow; a longer \
                    --ttl leaves more time";
         Some(Finding::warning("renewals", message, fix))
@@ -148,7 +156,10 @@ impl Case {
             return None;
         }
         let message = format!(
-            "{name}: {lost} of {acquired} holds in the last day were lost before they ended, and {late_releases} releases came too late"
+            "{name}: {lost} of {} in the last day {} lost before the end, and {} came too late",
+            number::of(acquired, "hold"),
+            number::was(lost),
+            number::of(late_releases, "release")
         );
         let fix = format!(
             "see why ({}): a store that is away for longer than the TTL, a machine that stood still, and an operator's revocation end a hold",
@@ -172,7 +183,8 @@ impl Case {
     fn fences(&self, name: &str) -> Option<Finding> {
         let refused = self.count.fences;
         let message = format!(
-            "{name}: fences refused {refused} transactions in the last day, of holders that were it no longer: nothing was written twice"
+            "{name}: fences refused {} in the last day, of holders that were it no longer: nothing was written twice",
+            number::of(refused, "transaction")
         );
         let fix =
             "see what holds its jobs up for longer than the TTL: a machine that stands still, a database that is slow";
@@ -211,6 +223,8 @@ mod tests {
         let mut cut = of([1, 2, 3, 4, 5, 6]);
         (cut.count.overdue, cut.count.lost) = (2, 2);
         assert!(only(&cut).message.contains("2 were ended by that limit"), "and it is not told as another loss");
+        let one = only(&case(Count { held: spans([9]), overdue: 1, lost: 1, limit: 9000, ..Count::default() })).message;
+        assert!(one.contains("(of 1 hold in the last day; 1 was ended by that limit)"), "{one}");
     }
 
     #[test]
@@ -260,6 +274,9 @@ mod tests {
         assert!(of(0, 0).findings("job").is_empty());
         assert_eq!(only(&of(1, 0)).severity, leasehold::Severity::Warning);
         assert_eq!(only(&of(0, 1)).severity, leasehold::Severity::Warning);
+        let (one, two) = (only(&of(1, 2)).message, only(&of(2, 1)).message);
+        assert!(one.contains("1 of 10 holds in the last day was lost before the end, and 2 releases came"), "{one}");
+        assert!(two.contains("2 of 10 holds in the last day were lost before the end, and 1 release came"), "{two}");
         assert_eq!(only(&of(5, 0)).severity, leasehold::Severity::Problem);
         let fences = only(&case(Count { fences: 2, ..Count::default() }));
         assert!(fences.subject == "fences" && fences.message.contains("refused 2 transactions"), "{fences:?}");

@@ -15,6 +15,7 @@ use crate::tally::counted::Counted;
 use crate::tally::histogram::Histogram;
 
 mod case;
+mod number;
 
 /// What is older tells nothing of how things stand.
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
@@ -128,7 +129,7 @@ fn told(subject: &'static str, mut findings: Vec<Finding>) -> Vec<Finding> {
     let more = findings.len().saturating_sub(TOLD);
     findings.truncate(TOLD);
     if more > 0 {
-        let message = format!("and the same of {more} more locks");
+        let message = format!("and the same of {}", number::of(more as u64, "more lock"));
         findings.push(Finding::warning(subject, message, "see `leasehold contention --since 1d --top 0`"));
     }
     findings
@@ -136,13 +137,13 @@ fn told(subject: &'static str, mut findings: Vec<Finding>) -> Vec<Finding> {
 
 fn nothing_stands_out(cases: &BTreeMap<Box<str>, Case>) -> Finding {
     let holds: u64 = cases.values().map(|case| case.count.held.count()).sum();
-    Finding::fine("jobs", match cases.len() {
-        0 => "nothing was counted in the last day: no lock was asked for by `leasehold run`, `leasehold schedule` or a client with a \
-              Tally"
-            .to_owned(),
-        1 => format!("nothing stands out in what was counted in the last day, of 1 lock and {holds} holds"),
-        locks => format!("nothing stands out in what was counted in the last day, of {locks} locks and {holds} holds"),
-    })
+    let message = if cases.is_empty() {
+        "nothing was counted in the last day: no lock was asked for by `leasehold run`, `leasehold schedule` or a client with a Tally".to_owned()
+    } else {
+        let (locks, holds) = (number::of(cases.len() as u64, "lock"), number::of(holds, "hold"));
+        format!("nothing stands out in what was counted in the last day, of {locks} and {holds}")
+    };
+    Finding::fine("jobs", message)
 }
 
 #[cfg(test)]
@@ -179,5 +180,14 @@ mod tests {
         assert!(told[0].message.starts_with("worst: ") && told[0].severity == leasehold::Severity::Problem, "{told:?}");
         assert!(told[TOLD].message.contains("41 more"), "{told:?}");
         assert!(findings(&BTreeMap::new())[0].message.contains("nothing was counted"));
+        let one = Case { count: Count { acquired: 1, held: held_once(), ..Count::default() }, ..Case::default() };
+        let told = findings(&[("job".into(), one)].into());
+        assert!(told[0].message.ends_with("in the last day, of 1 lock and 1 hold"), "{told:?}");
+    }
+
+    fn held_once() -> Histogram {
+        let mut held = Histogram::default();
+        held.add(Duration::from_secs(1));
+        held
     }
 }

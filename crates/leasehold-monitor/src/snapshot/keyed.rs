@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::reading::{Away, Reading, Seen};
 
-/// So many are remembered where nothing else is said: those that nobody looks at any more go first.
+/// So many are remembered where nothing else is said: those that were looked at longest ago go first. More would be of no use: within
+/// ten seconds, for which one of them is fresh at most, 200 are read.
 const MOST: usize = 256;
 
 /// Of all that is asked for one by one, so much time lies between two reads, however many ask.
@@ -23,13 +24,17 @@ const APART: Duration = Duration::from_millis(50);
 pub(crate) struct Gate(Turn<Option<Instant>>);
 
 impl Gate {
-    /// Waits for a turn.
-    pub async fn pass(&self) {
+    /// Waits for a turn, and says whether it is there; what is wanted no longer when it comes takes none.
+    pub async fn pass(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut next = self.0.lock().await;
+        if !is_wanted() {
+            return false;
+        }
         if let Some(next) = *next {
             sleep_until(next).await;
         }
         *next = Some(Instant::now() + APART);
+        true
     }
 }
 
@@ -70,7 +75,10 @@ impl<K: Hash + Eq + Clone, T: Send + Sync + 'static> Keyed<K, T> {
     {
         let gate = Arc::clone(gate);
         let reading = self.reading(key);
-        reading.seen_after(async move { gate.pass().await }, move |_| read()).await
+        // Whoever looks has it, and so have we until it makes room for another: the read itself is nobody who wants it.
+        let wanted = Arc::downgrade(&reading);
+        let is_wanted = move || wanted.strong_count() > 1;
+        reading.seen_after(async move { gate.pass(is_wanted).await }, move |_| read()).await
     }
 
     /// Has this one read again by whoever looks next.
@@ -95,7 +103,10 @@ impl<K: Hash + Eq + Clone, T: Send + Sync + 'static> Keyed<K, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use futures_util::future::join_all;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
@@ -129,6 +140,55 @@ mod tests {
         assert!(join_all(looks).await.contains(&false), "nobody looks for ever");
         tokio::time::sleep(600 * APART).await;
         assert_eq!(keyed.reading(&599).last().as_deref(), Some(&(599 * 599)), "its turn came");
+    }
+
+    /// A page for each of 600 locks, each looking again and again: more names than are remembered.
+    #[tokio::test(start_paused = true)]
+    async fn a_fleet_with_more_names_than_are_remembered_costs_no_more_and_is_told_right() {
+        let (keyed, gate) = (Keyed::default(), Arc::default());
+        let reads = Arc::new(AtomicU32::new(0));
+        let (began, whole) = (Instant::now(), Duration::from_secs(120));
+        let looks = (0..600_u32).map(|number| {
+            let (keyed, gate, reads) = (&keyed, &gate, &reads);
+            async move {
+                let mut right = 0;
+                while began.elapsed() < whole {
+                    let reads = Arc::clone(reads);
+                    let read = move || {
+                        reads.fetch_add(1, Ordering::Relaxed);
+                        square(number)
+                    };
+                    match keyed.seen(&number, gate, read).await {
+                        Ok(seen) => right += u32::from(*seen.value == number * number),
+                        Err(away) => assert_eq!(away.error.kind(), leasehold::ErrorKind::TimedOut),
+                    }
+                    assert!(keyed.entries.lock().unwrap().len() <= MOST);
+                    sleep(Duration::from_secs(1)).await;
+                }
+                right
+            }
+        });
+        let right: u32 = join_all(looks).await.into_iter().sum();
+        let (reads, turns) = (reads.load(Ordering::Relaxed), began.elapsed().as_millis() / APART.as_millis());
+        assert!(u128::from(reads) <= turns + 1, "{reads} in {turns} turns");
+        assert!(right >= reads / 2, "{right} were told of what was read {reads} times");
+    }
+
+    /// Who asks for one name after the other and goes away leaves no work behind.
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_looks_at_and_nobody_remembers_is_not_read() {
+        let (keyed, gate) = (Keyed::of_at_most(8), Arc::default());
+        let reads = Arc::new(AtomicU32::new(0));
+        for number in 0..1000 {
+            let counted = Arc::clone(&reads);
+            let read = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                square(number)
+            };
+            assert!(timeout(Duration::from_millis(1), keyed.seen(&number, &gate, read)).await.is_err() || number == 0);
+        }
+        sleep(1000 * APART).await;
+        assert!(reads.load(Ordering::Relaxed) < 50, "{reads:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use leasehold::store::Reading as RouteReading;
 use leasehold::stores::Fallback;
-use leasehold::{Error, Finding, LockName, Locks, Result, Waiter};
+use leasehold::{Error, ErrorKind, Finding, LockName, Locks, Result, Span, Waiter};
 use leasehold_schedule::{Entry, Ledger};
 use tokio::time::Instant;
 
@@ -44,6 +44,9 @@ const CONTENTION: Duration = Duration::from_secs(10);
 /// A store is examined once in a minute.
 const FINDINGS: Duration = Duration::from_secs(60);
 
+/// A ledger has up to eight megabytes, most of it what runs have written.
+const LEDGERS: usize = 32;
+
 /// The page asks for five spans of time, and a lock for one; each is much to keep.
 const SPANS: usize = 8;
 
@@ -55,6 +58,10 @@ const QUEUES_AT_A_TIME: usize = 16;
 
 /// Of so many names that are waited for the queues are read.
 const MOST_QUEUES: usize = 200;
+
+/// Whether the store answers is asked by a look at one lock, some milliseconds of work. One that needs longer than this keeps no short
+/// lease alive; a change of leaders, or of who is master, is over by then where all is well.
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// The lock by which it is seen whether the store answers.
 const PROBE: &str = "leasehold:serve";
@@ -82,7 +89,7 @@ pub(crate) struct Snapshot {
     gate: Arc<Gate>,
 }
 
-/// What the store's clock has shown, and when.
+/// What the store's clock has shown, and when it was asked.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     shown: Timestamp,
@@ -115,7 +122,7 @@ impl Snapshot {
             version: AtomicU64::new(began),
             hours: AtomicI64::new(Runs::step(SignedDuration::ZERO)),
             clock: Arc::default(),
-            answer: Arc::default(),
+            answer: Arc::new(Reading::of_at_most(ANSWER)),
             listing: Arc::default(),
             fleet: Arc::default(),
             runs: Arc::default(),
@@ -124,7 +131,7 @@ impl Snapshot {
             findings: Arc::default(),
             queues: Keyed::default(),
             revocations: Keyed::default(),
-            records: Keyed::default(),
+            records: Keyed::of_at_most(LEDGERS),
             contention: Keyed::of_at_most(SPANS),
             gate: Arc::default(),
         }
@@ -144,10 +151,11 @@ impl Snapshot {
     pub async fn now(self: &Arc<Self>) -> Result<Timestamp, Away> {
         let this = Arc::clone(self);
         let read = |_| async move {
-            let since_1970 = this.locks.time().await?;
-            let millis = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
-            let shown = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-            Ok((Clock { shown, then: Instant::now() }, CLOCK))
+            // Counted from the send, it is never behind: what has been written by then lies in the past.
+            let then = Instant::now();
+            let since_1970 = SignedDuration::try_from(this.locks.time().await?).unwrap_or(SignedDuration::MAX);
+            let shown = Timestamp::UNIX_EPOCH.checked_add(since_1970).unwrap_or(Timestamp::MAX);
+            Ok((Clock { shown, then }, CLOCK))
         };
         let clock = self.clock.seen(read).await?.value;
         let since = SignedDuration::try_from(clock.then.elapsed()).unwrap_or_default();
@@ -191,16 +199,16 @@ impl Snapshot {
 
     /// What ran, at least as far back as `from`, but no further than ledgers go.
     pub async fn runs(self: &Arc<Self>, from: Option<Timestamp>) -> Result<Seen<Runs>, Away> {
-        let (fleet, now) = (self.fleet().await?.value, self.now().await?);
+        let (fleet, now) = (self.fleet().await?, self.now().await?);
         if let Some(from) = from {
             let hours = Runs::step(now.duration_since(from));
             if hours > self.hours.fetch_max(hours, Ordering::Relaxed) {
                 self.runs.is_outdated();
             }
         }
-        let this = Arc::clone(self);
+        let (this, known) = (Arc::clone(self), Arc::clone(&fleet.value));
         let read = move |before: Option<Arc<Runs>>| async move {
-            let names: Vec<String> = fleet.jobs.iter().map(|job| job.name.clone()).collect();
+            let names: Vec<String> = known.jobs.iter().map(|job| job.name.clone()).collect();
             let hours = this.hours.load(Ordering::Relaxed);
             let runs = Runs::read(before.as_deref(), &this.locks, &names, now, hours).await?;
             this.changed_if(before.is_none_or(|before| before.changes != runs.changes));
@@ -208,7 +216,7 @@ impl Snapshot {
             let fresh = if runs.next.is_some() { SECOND } else { in_turn(names.len()) };
             Ok((runs, fresh))
         };
-        self.runs.seen(read).await
+        Ok(self.runs.seen(read).await?.resting_on(&fleet))
     }
 
     /// The records of one job that go further back than those of all.
@@ -225,10 +233,10 @@ impl Snapshot {
 
     /// Who waits behind whom: of the names that are waited for, those with the most waiters.
     pub async fn waits(self: &Arc<Self>) -> Result<Seen<Vec<Queue>>, Away> {
-        let listing = self.listing().await?.value;
-        let this = Arc::clone(self);
+        let listing = self.listing().await?;
+        let (this, known) = (Arc::clone(self), Arc::clone(&listing.value));
         let read = |_| async move {
-            let mut waited: Vec<_> = listing.locks.iter().filter(|lock| lock.waiting > 0).collect();
+            let mut waited: Vec<_> = known.locks.iter().filter(|lock| lock.waiting > 0).collect();
             waited.sort_by_key(|lock| std::cmp::Reverse(lock.waiting));
             waited.truncate(MOST_QUEUES);
             let mut queues = Vec::with_capacity(waited.len());
@@ -243,7 +251,7 @@ impl Snapshot {
             let fresh = in_turn(queues.len());
             Ok((queues, fresh))
         };
-        self.waits.seen(read).await
+        Ok(self.waits.seen(read).await?.resting_on(&listing))
     }
 
     /// Who waits for one name, first in line first.
@@ -312,6 +320,14 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
+/// A store whose last answer was asked for at this moment hangs if that is too long ago, whatever it said: so long an answer holds, and so long the
+/// next may take. Whoever asks now and then is not to wait for that to be over.
+pub(crate) fn late(read: Instant) -> Option<Error> {
+    let since = read.elapsed();
+    let message = || format!("the store has not answered for {}", Span(since));
+    (since > SECOND + ANSWER).then(|| Error::new(ErrorKind::TimedOut, message()))
+}
+
 /// This time, up to the next step of what is kept of it.
 fn in_steps(span: Duration) -> Duration {
     let tier = if span <= MINUTES.keep { MINUTES } else { HOURS };
@@ -326,13 +342,30 @@ fn in_turn(names: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use leasehold::Store;
+    use leasehold::stores::Memory;
+    use leasehold_testkit::{Fault, Faulty, Operation};
+
     use super::*;
+    use crate::contention::instant;
 
     #[test]
     fn what_was_contended_is_read_in_whole_steps() {
         let steps =
             [60, 61, 300, 301, 3600, 43_200, 43_201, 604_800].map(|span| in_steps(Duration::from_secs(span)).as_secs());
         assert_eq!(steps, [300, 300, 300, 600, 3600, 43_200, 46_800, 604_800]);
+    }
+
+    /// A pause that has been ended is over, however long the answer about the time took.
+    #[tokio::test]
+    async fn the_time_is_never_behind_that_of_the_store() {
+        let memory: Arc<dyn Store> = Arc::new(Memory::default());
+        let slow = Faulty::over(Arc::clone(&memory));
+        slow.faults().always(Operation::Time, Fault::DelayReply(Duration::from_millis(50)));
+        let snapshot = Arc::new(Snapshot::of(Locks::over(Arc::new(slow)), None));
+        snapshot.now().await.unwrap();
+        let by_the_store = instant(memory.time().await.unwrap());
+        assert!(snapshot.now().await.unwrap() >= by_the_store);
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::{Error, ErrorKind, Result};
+use leasehold::{Error, ErrorKind, Result, Span};
 use tokio::sync::Mutex as Turn;
 use tokio::time::{Instant, timeout};
 
 /// Whoever can be shown an earlier state waits for a later one no longer than this.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// No read takes longer: what has not been answered by then counts as not answered.
+/// No read takes longer, where nothing less is said.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// How long a store that did not answer is left alone.
@@ -23,6 +23,8 @@ pub(crate) struct Reading<T> {
     /// Whose turn it is to read.
     turn: Turn<()>,
     state: Mutex<State<T>>,
+    /// What has not been answered by then counts as not answered.
+    longest: Duration,
 }
 
 struct State<T> {
@@ -30,6 +32,8 @@ struct State<T> {
     /// From when on it is read again.
     due: Option<Instant>,
     away: Option<Away>,
+    /// How often it was said to be outdated.
+    outdated: u64,
 }
 
 /// That the store did not answer.
@@ -52,7 +56,26 @@ pub(crate) struct Seen<T> {
 
 impl<T> Default for Reading<T> {
     fn default() -> Self {
-        Self { turn: Turn::default(), state: Mutex::new(State { good: None, due: None, away: None }) }
+        Self::of_at_most(LONGEST)
+    }
+}
+
+impl<T> Reading<T> {
+    /// One whose reads take no longer than this.
+    pub fn of_at_most(longest: Duration) -> Self {
+        Self {
+            turn: Turn::default(),
+            state: Mutex::new(State { good: None, due: None, away: None, outdated: 0 }),
+            longest,
+        }
+    }
+}
+
+impl<T> Seen<T> {
+    /// The same, made from what that shows: it is no newer, and no surer.
+    pub fn resting_on<U>(self, other: &Seen<U>) -> Self {
+        let away = self.away.or_else(|| other.away.clone());
+        Self { value: self.value, read: self.read.min(other.read), away }
     }
 }
 
@@ -70,13 +93,13 @@ impl<T: Send + Sync + 'static> Reading<T> {
     where
         F: Future<Output = Result<(T, Duration)>> + Send + 'static,
     {
-        self.seen_after(ready(()), read).await
+        self.seen_after(ready(true), read).await
     }
 
-    /// The same; a read begins after `turn`, and how long that takes is no fault of the store.
+    /// The same; a read begins after `turn`, if that still wants it, and how long that takes is no fault of the store.
     pub async fn seen_after<F>(
         self: &Arc<Self>,
-        turn: impl Future<Output = ()> + Send + 'static,
+        turn: impl Future<Output = bool> + Send + 'static,
         read: impl FnOnce(Option<Arc<T>>) -> F + Send + 'static,
     ) -> Result<Seen<T>, Away>
     where
@@ -86,7 +109,7 @@ impl<T: Send + Sync + 'static> Reading<T> {
             let this = Arc::clone(self);
             let reads = tokio::spawn(async move { this.read(turn, read).await });
             let is_known = self.state().good.is_some();
-            let patience = if is_known { PATIENCE } else { LONGEST + PATIENCE };
+            let patience = if is_known { PATIENCE } else { self.longest + PATIENCE };
             // A read that panics has left everything as it was.
             let _ = timeout(patience, reads).await;
         }
@@ -98,12 +121,14 @@ impl<T: Send + Sync + 'static> Reading<T> {
         self.state().good.as_ref().map(|(value, _)| Arc::clone(value))
     }
 
-    /// Has it read again by whoever looks next.
+    /// Has it read again by whoever looks next: also where a read is under way, which may have been answered before.
     pub fn is_outdated(&self) {
-        self.state().due = None;
+        let mut state = self.state();
+        state.due = None;
+        state.outdated += 1;
     }
 
-    async fn read<F>(&self, turn: impl Future<Output = ()>, read: impl FnOnce(Option<Arc<T>>) -> F)
+    async fn read<F>(&self, turn: impl Future<Output = bool>, read: impl FnOnce(Option<Arc<T>>) -> F)
     where
         F: Future<Output = Result<(T, Duration)>>,
     {
@@ -111,17 +136,19 @@ impl<T: Send + Sync + 'static> Reading<T> {
         if !self.is_due() {
             return; // somebody else has read it meanwhile
         }
-        turn.await;
-        let began = Instant::now();
-        let answer = timeout(LONGEST, read(self.last())).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::TimedOut, format!("the store has not answered within {LONGEST:?}")))
+        if !turn.await {
+            return;
+        }
+        let (began, outdated) = (Instant::now(), self.state().outdated);
+        let answer = timeout(self.longest, read(self.last())).await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::TimedOut, format!("the store has not answered within {}", Span(self.longest))))
         });
         let now = Instant::now();
         let mut state = self.state();
         match answer {
             Ok((value, fresh)) => {
                 // However long a read takes, the store is left alone for as long after it.
-                state.due = Some((began + fresh).max(now + (now - began)));
+                state.due = (state.outdated == outdated).then(|| (began + fresh).max(now + (now - began)));
                 state.good = Some((Arc::new(value), began));
                 state.away = None;
             }
@@ -238,6 +265,43 @@ mod tests {
         sleep(LONGEST).await;
         let seen = store.seen(&reading, Duration::from_secs(3600), true).await.unwrap();
         assert!(seen.away.unwrap().error.to_string().contains("20s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_done_during_a_read_is_seen_by_the_next() {
+        let (reading, store) = (Arc::new(Reading::default()), Counted::default());
+        let slow = Duration::from_millis(200);
+        let looks = async { store.seen(&reading, slow, true).await.unwrap() };
+        let acts = async {
+            sleep(slow / 2).await;
+            reading.is_outdated();
+        };
+        assert_eq!(*tokio::join!(looks, acts).0.value, 1);
+        assert_eq!(*store.seen(&reading, slow, true).await.unwrap().value, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_ends_when_it_is_to() {
+        let (reading, store) = (Arc::new(Reading::of_at_most(Duration::from_secs(3))), Counted::default());
+        let began = Instant::now();
+        let why = store.seen(&reading, Duration::from_secs(3600), true).await.err().unwrap();
+        assert_eq!(
+            (why.error.to_string(), began.elapsed().as_secs()),
+            ("the store has not answered within 3s".into(), 3)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_rests_on_something_else_is_no_newer_and_no_surer() {
+        let (one, other, store) = (Arc::new(Reading::default()), Arc::new(Reading::default()), Counted::default());
+        store.seen(&one, Duration::ZERO, true).await.unwrap();
+        advance(Duration::from_secs(5)).await;
+        let older = store.seen(&one, Duration::ZERO, false).await.unwrap();
+        let newer = || store.seen(&other, Duration::ZERO, true);
+        let both = newer().await.unwrap().resting_on(&older);
+        assert_eq!((both.read.elapsed(), both.away.is_some()), (Duration::from_secs(5), true));
+        let both = older.resting_on(&newer().await.unwrap());
+        assert_eq!((both.read.elapsed(), both.away.is_some()), (Duration::from_secs(5), true));
     }
 
     #[tokio::test(start_paused = true)]

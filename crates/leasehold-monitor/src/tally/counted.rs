@@ -24,11 +24,12 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// What was counted within this time until now, and a step before that.
+    /// What was counted within this time until now, and a step before that; of a longer time than is kept, within that.
     ///
     /// # Errors
     /// The store keeps no notes, or can't say.
     pub async fn within(locks: &Locks, span: Duration) -> Result<Self> {
+        let span = span.min(HOURS.keep);
         let tier = if span <= MINUTES.keep { MINUTES } else { HOURS };
         let until = locks.time().await?;
         let since = tier.begin(until.saturating_sub(span));

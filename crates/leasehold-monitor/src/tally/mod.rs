@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::validity::{BootClock, Clock};
@@ -85,8 +85,6 @@ struct Shared {
     renewed: Notify,
     /// Nothing is counted.
     is_off: bool,
-    /// Who holds the locks, for people.
-    label: OnceLock<Box<str>>,
     /// The store did not answer when it was asked for a lock last.
     is_away: AtomicBool,
 }
@@ -131,7 +129,6 @@ impl Tally {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn kept_in(&self, locks: &Locks) -> Keeping {
-        let _ = self.shared.label.set(locks.label().into());
         Keeping::begin(self.clone(), Book::of(locks.unobserved(), Arc::new(BootClock) as Arc<dyn Clock>))
     }
 
@@ -238,8 +235,7 @@ impl leasehold::Observer for Tally {
             Event::RenewalFailed { name, .. } => self.count(name.as_str(), |count| count.unrenewed += 1),
             Event::Lost { name, reason, .. } => self.count(name.as_str(), |count| count.lost(reason)),
             Event::Stale { name, .. } => self.count(name.as_str(), |count| count.fences += 1),
-            Event::Released { name, held, in_time, .. } => {
-                let label = self.shared.label.get().map_or("", |label| label);
+            Event::Released { name, label, held, in_time, .. } => {
                 let now = BootClock.now();
                 self.count(name.as_str(), |count| count.released(*held, *in_time, now, label));
             }

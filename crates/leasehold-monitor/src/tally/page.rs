@@ -19,7 +19,7 @@ pub(crate) const RAW_MOST: u32 = 8000;
 /// For how long the last of them stay that nobody has put together.
 pub(crate) const RAW_KEEP: Duration = A_WEEK;
 
-const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(crate) const A_WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// So much of a note is about locks.
 const RAW_ROOM: usize = 60_000;

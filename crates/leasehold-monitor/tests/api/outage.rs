@@ -1,7 +1,7 @@
 //! A store that is away, and a server that ends.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use leasehold::stores::fallback::Settings;
@@ -23,6 +23,9 @@ async fn a_store_that_is_away_leaves_the_last_state_with_its_age() {
     let guard = scene.take("backup").await;
     scene.until("/api/v1/locks", |found| found["total"] == 1).await;
     assert_eq!(scene.get("/readyz").await.body, "ready\n");
+    for path in ["/api/v1/runs", "/api/v1/waits", "/api/v1/jobs"] {
+        assert!(scene.json(path).await["away"].is_null(), "{path}");
+    }
     let mut events = scene.listen().await;
     assert_eq!(events.next().await.unwrap()["away"], false);
     redis.kill();
@@ -40,11 +43,32 @@ async fn a_store_that_is_away_leaves_the_last_state_with_its_age() {
     let store = scene.json("/api/v1/store").await;
     assert!(store["reachable"] == false && store["error"].is_string(), "{store}");
 
+    for path in ["/api/v1/runs", "/api/v1/waits", "/api/v1/jobs"] {
+        let empty = scene.until(path, |found| !found["away"].is_null()).await;
+        assert!(empty["age_ms"].as_u64() > Some(1500), "that there is nothing is not known of now: {empty}");
+    }
+
     redis.restart();
     eventually_async("it is ready again", LIMIT, async || scene.get("/readyz").await.status == 200).await;
     scene.until("/api/v1/locks", |found| found["away"].is_null()).await;
     assert_eq!(scene.json("/api/v1/store").await["reachable"], true);
     drop(guard);
+}
+
+/// Its connections stand, and nothing comes.
+#[tokio::test]
+async fn a_store_that_hangs_is_told_in_seconds() {
+    let redis = Redis::start();
+    let scene = Scene::at(&redis.url());
+    eventually_async("it is ready", LIMIT, async || scene.get("/readyz").await.status == 200).await;
+    let began = Instant::now();
+    redis.pause();
+    eventually_async("it is not ready", LIMIT, async || scene.get("/readyz").await.status == 503).await;
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    let store = scene.json("/api/v1/store").await;
+    assert!(store["reachable"] == false && store["error"].is_string(), "{store}");
+    redis.resume();
+    eventually_async("it is ready again", LIMIT, async || scene.get("/readyz").await.status == 200).await;
 }
 
 #[tokio::test]

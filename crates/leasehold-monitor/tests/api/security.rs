@@ -72,7 +72,11 @@ async fn orders_need_the_token_and_a_page_of_our_own() {
 async fn an_order_is_short() {
     let scene = scene();
     let order = json!({"name": "a", "why": "x".repeat(20_000), "by": "ada", "confirm": "a"});
-    scene.post("/api/v1/revoke", &order).await.refuses(413, "bad_request", &["short"]);
+    scene.post("/api/v1/revoke", &order).await.refuses(
+        413,
+        "bad_request",
+        &["more than 16 KiB", "why has 500 bytes at most, by 100"],
+    );
 }
 
 #[tokio::test]

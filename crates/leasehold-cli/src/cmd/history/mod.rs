@@ -185,7 +185,7 @@ impl Told {
             let [when, state, node, took, attempts, why] = HEAD;
             let row = |line: &Line| {
                 let [when, state, node, took, attempts, why] = line.cells(self.now);
-                [plain(&line.job), when, state, node, took, attempts, why]
+                [line.job.clone(), when, state, node, took, attempts, why]
             };
             output::table(["JOB", when, state, node, took, attempts, why], self.lines.iter().map(row))
         } else {

@@ -18,7 +18,7 @@ use crate::cmd::watch::until_nobody_reads;
 use crate::config::Config;
 use crate::exit::{self, Failure, code_of};
 use crate::nursery::Watched;
-use crate::output::{self, duration, utc};
+use crate::output::{self, duration, plain, utc};
 use crate::warden::sys::is_ignored;
 
 /// Lists until Ctrl-C, or until nobody reads any more.
@@ -82,8 +82,8 @@ impl Again<'_> {
         let waiting: u64 = locks.iter().map(|lock| lock.waiting).sum();
         let held = locks.iter().filter(|lock| lock.holder.is_some()).count();
         let (store, every, now) = (self.config.shown(), duration(self.every), utc(SystemTime::now()));
-        let head = format!("{store} at {now}, every {every}: {held} held, {waiting} waiting");
-        let list = if locks.is_empty() { nothing(self.config) } else { table(locks) };
+        let head = plain(&format!("{store} at {now}, every {every}: {held} held, {waiting} waiting"));
+        let list = if locks.is_empty() { plain(&nothing(self.config)) } else { table(locks) };
         Ok(match &self.screen {
             Some(screen) => screen.drawn(&head, &list),
             None => format!("{head}\n{list}\n\n"),

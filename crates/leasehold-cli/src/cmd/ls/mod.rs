@@ -10,7 +10,7 @@ use super::status::{State, Status};
 use crate::args::LsArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output::{self, duration, plain};
+use crate::output::{self, duration};
 
 const HEAD: [&str; 7] = ["NAME", "STATE", "HOLDER", "SINCE", "TTL LEFT", "TOKEN", "WAITING"];
 
@@ -71,7 +71,7 @@ fn row(lock: &Holding, holder: &Holder, state: State) -> [String; 7] {
     [
         lock.name.to_string(),
         state.into(),
-        if held { plain(&holder.label) } else { "-".into() },
+        if held { holder.label.clone() } else { "-".into() },
         if held { duration(holder.held_for) } else { "-".into() },
         duration(holder.remaining),
         holder.token.to_string(),

@@ -159,11 +159,11 @@ impl Teller {
             if self.waiting.is_finished() {
                 self.waiting.reset();
             }
-            self.waiting.set_message(format!(
+            self.waiting.set_message(plain(&format!(
                 "waiting for {name}, {} so far: {}{ahead}",
                 span(waited),
                 who_has(holding)
-            ));
+            )));
             self.waiting.tick();
         } else if !self.quiet && !self.told_waiting.swap(true, Ordering::Relaxed) {
             tell(&format!("waiting for {name}: {}{ahead}", who_has(holding)));

@@ -21,7 +21,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
 use super::health::Health;
-use crate::exit::{self, Failure};
+use crate::cmd::listen;
+use crate::exit::Failure;
 use crate::metering::Metering;
 
 /// So many are answered at a time: each takes a descriptor, which the runs need. The others wait.
@@ -33,16 +34,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Takes the address, before anything else is begun.
 ///
 /// # Errors
-/// 64 if it is none, or can't be had.
+/// 64 if it is none, 77 or 78 if it can't be had.
 pub fn bind(address: &str) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener.map_err(|error| {
-        let hint = "give an address of this machine and a free port, as 127.0.0.1:9470";
-        Failure::new(exit::USAGE, format!("--listen: cannot listen at {address}: {error}; {hint}"))
-    })
+    listen::bind(address, &listen::addresses(address, "127.0.0.1:9470")?)
 }
 
 /// Answers for ever.

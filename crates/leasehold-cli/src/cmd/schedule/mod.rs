@@ -32,7 +32,7 @@ mod writer;
 /// Runs the verb, until a signal ends it.
 ///
 /// # Errors
-/// 78 if a file or the store's set-up is wrong, 77 if the store denies access, 64 if it can't listen where it is to.
+/// 78 if a file or the store's set-up is wrong, 77 if the store denies access, 64 for an address that is none, 77 or 78 if it can't listen there.
 pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
     // First, so that no signal ends us half-way.
     let found = if args.check { None } else { Some(Found::read().map_err(|error| fault("block signals", &error))?) };

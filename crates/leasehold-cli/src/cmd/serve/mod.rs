@@ -1,7 +1,8 @@
 //! `leasehold serve`: a dashboard, an API and metrics of the store.
 
 use std::future::IntoFuture;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use leasehold_monitor::{CancellationToken, Monitor, router};
 use tokio::time::{interval, timeout};
 
 use self::guests::Guests;
+use super::listen;
 use super::schedule::notify::Notify;
 use super::schedule::signals::{Signals, Told};
 use crate::args::ServeArgs;
@@ -27,7 +29,7 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// Runs the verb, until a signal ends it.
 ///
 /// # Errors
-/// 64 if it can't listen where it is to, or must not; 78 for a token that is none; what the store says if it can't be opened.
+/// 64 if it must not listen where it is to, 77 or 78 if it can't; 78 for a token that is none; what the store says if it can't be opened.
 pub fn run(args: &ServeArgs, config: &Config) -> Result<i32, Failure> {
     // Before any thread exists, so that each of them leaves signals to us.
     Signals::block().map_err(|error| fault("block signals", &error))?;
@@ -38,7 +40,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<i32, Failure> {
         .enable_all()
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
-    let ended = runtime.block_on(serve(listener, monitor, &told(config, token.is_some())));
+    let ended = runtime.block_on(serve(listener, monitor, args.token_file.as_deref(), &told(config, token.is_some())));
     runtime.shutdown_background(); // a store that hangs is not waited for
     ended.map(|()| exit::OK)
 }
@@ -63,20 +65,18 @@ fn monitor(args: &ServeArgs, config: &Config, token: Option<&token::Token>) -> R
 
 /// Takes the address, unless others could reach it and nobody has thought of that.
 fn bind(address: &str, has_token: bool) -> Result<TcpListener, Failure> {
-    let refused = |why: String| Failure::new(exit::USAGE, format!("--listen: {why}"));
-    let hint = "give an address of this machine and a free port, as 127.0.0.1:7676";
-    let cannot = |error: std::io::Error| refused(format!("cannot listen at {address}: {error}; {hint}"));
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(cannot)?.collect();
+    let addresses = listen::addresses(address, "127.0.0.1:7676")?;
     if !has_token && addresses.iter().any(|address| !address.ip().is_loopback()) {
-        return Err(refused(format!(
-            "other machines can reach {address}, and whoever can sees all locks and what jobs have written; for that give it a token for \
-             what can be done there (`openssl rand -hex 32 >FILE`, --token-file FILE), and put a proxy in front of it that asks who it is \
-             (docs/serve.md). Or listen at 127.0.0.1"
-        )));
+        return Err(Failure::new(
+            exit::USAGE,
+            format!(
+                "--listen: other machines can reach {address}, and whoever can sees all locks and what jobs have written; for that give it \
+                 a token for what can be done there (`openssl rand -hex 32 >FILE`, --token-file FILE), and put a proxy in front of it \
+                 that asks who it is (docs/serve.md). Or listen at 127.0.0.1"
+            ),
+        ));
     }
-    let listener = TcpListener::bind(&*addresses).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
-    Ok(listener)
+    listen::bind(address, &addresses)
 }
 
 /// What stands behind the address in the line that says where to look.
@@ -85,30 +85,40 @@ fn told(config: &Config, has_token: bool) -> String {
     format!("shows the locks in {}; {act}", config.shown())
 }
 
-async fn serve(listener: TcpListener, monitor: Monitor, told: &str) -> Result<(), Failure> {
+async fn serve(listener: TcpListener, monitor: Monitor, token_file: Option<&Path>, told: &str) -> Result<(), Failure> {
     let signals = Signals::listen().map_err(|error| fault("hear signals", &error))?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| fault("listen", &error))?;
     let address = listener.local_addr().map_err(|error| fault("listen", &error))?;
     let stop = CancellationToken::new();
-    let app = router(monitor.until(stop.clone()));
+    let app = router(monitor.clone().until(stop.clone()));
     let serving = axum::serve(Guests::of(listener), app).with_graceful_shutdown(stop.clone().cancelled_owned());
     let serving = tokio::spawn(serving.into_future());
     let notify = Arc::new(Notify::of_this_process());
-    notify.ready(&format!("http://{address}/"));
+    let place = format!("http://{address}/");
+    notify.ready(&place);
     if let Some(period) = notify.watchdog_period() {
         tokio::spawn(is_alive(Arc::clone(&notify), period));
     }
-    output::line(&output::plain(&format!("http://{address}/ {told}"))).map(drop)?;
-    let (Told::Reload | Told::Stop(_)) = signals.next().await;
+    output::line(&format!("{place} {told}")).map(drop)?;
+    while signals.next().await == Told::Reload {
+        notify.reloading();
+        token::read_again(token_file, &monitor);
+        notify.ready(&place);
+    }
     notify.stopping(DRAIN);
     notify.status("closing connections");
     stop.cancel();
     tokio::select! {
         // Streams have been ended; what else is not over by then is cut.
         _ = timeout(DRAIN, serving) => {}
-        _ = signals.next() => {}
+        () = is_told_again(&signals) => {}
     }
     Ok(())
+}
+
+/// To end, and not to read anything.
+async fn is_told_again(signals: &Signals) {
+    while signals.next().await == Told::Reload {}
 }
 
 async fn is_alive(notify: Arc<Notify>, period: Duration) {

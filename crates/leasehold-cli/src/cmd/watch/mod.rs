@@ -45,8 +45,8 @@ async fn tell(mut watching: Watching, json: bool) -> Result<(), Failure> {
             Err(error) => return Err(error.into()),
         };
         for news in news {
-            let line = if json { news.json()? } else { news.text() };
-            if output::line(&line)? == ControlFlow::Break(()) {
+            let goes_on = if json { output::exact(&news.json()?)? } else { output::line(&news.text())? };
+            if goes_on == ControlFlow::Break(()) {
                 return Ok(());
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use leasehold::LockName;
@@ -10,9 +11,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::Served;
 use crate::api::problem::Problem;
 use crate::api::security::{check_origin, is_same};
+use crate::api::{LONGEST_BODY, Served};
 
 const LONGEST_WHY: usize = 500;
 const LONGEST_BY: usize = 100;
@@ -30,20 +31,24 @@ impl<T: Terms> FromRequest<Arc<Served>> for Order<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, served: &Arc<Served>) -> Result<Self, Problem> {
-        let token = served.token.as_deref().ok_or_else(read_only)?;
+        let token = served.token.now().ok_or_else(read_only)?;
         check_origin(&served.hosts, request.headers(), request.uri())?;
         check_type(request.headers())?;
-        check_token(request.headers(), token)?;
-        let body = Bytes::from_request(request, served).await.map_err(|rejection| {
-            Problem::new(
-                rejection.status(),
-                "bad_request",
-                rejection.body_text(),
-                "an order is short; see /api/v1/openapi.json",
-            )
-        })?;
+        check_token(request.headers(), &token)?;
+        let body = Bytes::from_request(request, served).await.map_err(|rejection| unread(&rejection))?;
         read(&body).map(Self)
     }
+}
+
+/// Why the body of an order has not come.
+fn unread(rejection: &BytesRejection) -> Problem {
+    let status = rejection.status();
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = format!("the order has more than {} KiB, and no more is read", LONGEST_BODY / 1024);
+        let fix = format!("say it in fewer words: why has {LONGEST_WHY} bytes at most, by {LONGEST_BY}");
+        return Problem::new(status, "bad_request", message, fix);
+    }
+    Problem::new(status, "bad_request", format!("the order did not arrive: {}", rejection.body_text()), "send it again")
 }
 
 fn read<T: Terms>(body: &[u8]) -> Result<T, Problem> {
@@ -85,7 +90,7 @@ fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
             StatusCode::UNAUTHORIZED,
             "wrong_token",
             "the token is wrong",
-            "give the one that the server was started with",
+            "give the one that the server was started with, or that has replaced it",
         )),
         None => {
             let fix = "send `Authorization: Bearer TOKEN`, with the token that the server was started with";

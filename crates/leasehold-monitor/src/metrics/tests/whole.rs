@@ -49,7 +49,7 @@ fn tell_of_locks(meter: &Meter) {
         Event::RenewalFailed { name, holder, error, remaining: SECOND },
         Event::Stale { name, holder, error },
         Event::LetGo { name, holder },
-        Event::Released { name, holder, held: SECOND, in_time: true },
+        Event::Released { name, holder, label: "web/1/job", held: SECOND, in_time: true },
         Event::ReleaseFailed { name, holder, error },
         Event::GaveUp { name, tick },
     ];

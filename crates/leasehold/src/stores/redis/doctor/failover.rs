@@ -136,8 +136,8 @@ impl Terms {
                 return Finding::warning("failover", message, "add a replica");
             }
             _ if waits_for == replicas => {
-                let message =
-                    format!("every grant and renewal waits for all {replicas} replicas: exclusion survives a failover");
+                let which = if replicas == 1 { "the only replica".into() } else { format!("all {replicas} replicas") };
+                let message = format!("every grant and renewal waits for {which}: exclusion survives a failover");
                 return Finding::fine("failover", message);
             }
             _ => {}
@@ -146,8 +146,9 @@ impl Terms {
             (Some(guard), Some(Some(stops))) => Finding::fine(
                 "failover",
                 format!(
-                    "exclusion survives it: a master without its {replicas} replicas stops within {} \
+                    "exclusion survives it: a master without its {} stops within {} \
                      (min-replicas-to-write), and nobody is granted anything for {} after",
+                    if replicas == 1 { "only replica".into() } else { format!("{replicas} replicas") },
                     Span(stops),
                     Span(guard + stops)
                 ),
@@ -165,10 +166,8 @@ impl Terms {
             ),
             (None, _) => Finding::warning(
                 "failover",
-                format!(
-                    "exclusion does not survive it: replication is asynchronous, and of the {replicas} replicas the \
-                     promoted one may not know of the last grants"
-                ),
+                "exclusion does not survive it: replication is asynchronous, and the replica that is promoted may not know of the \
+                 last grants",
                 format!("restart_guard=on, and {}", self.remedy()),
             ),
         }

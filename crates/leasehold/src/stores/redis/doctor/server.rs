@@ -69,10 +69,11 @@ fn of_version(info: &Info) -> Finding {
 pub(super) fn role(patient: &Patient<'_>) -> Option<Finding> {
     let (info, node) = (patient.info.as_ref()?, Node::read(&patient.said));
     let uptime = node.uptime.unwrap_or_default();
-    Some(Finding::fine(
-        "role",
-        format!("master with {} replicas, up for {}", info.number("connected_slaves"), Span(uptime)),
-    ))
+    let replicas = match info.number("connected_slaves") {
+        1 => "1 replica".into(),
+        many => format!("{many} replicas"),
+    };
+    Some(Finding::fine("role", format!("master with {replicas}, up for {}", Span(uptime))))
 }
 
 #[cfg(test)]
