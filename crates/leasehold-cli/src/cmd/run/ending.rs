@@ -44,6 +44,23 @@ pub enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    /// As it stands in a report.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Held => "held",
+            Self::Skipped => "skipped",
+            Self::Lost => "lost",
+            Self::Interrupted => "interrupted",
+            Self::NotStarted => "not_started",
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Exit {
     Code(i32),
