@@ -73,7 +73,7 @@ impl RunTrace {
         Self(tracer.map(|tracer| {
             let root = tracer.continued("leasehold.run", since);
             root.set("process.executable.name", "leasehold");
-            root.set("leasehold.lock", args.name.to_string());
+            root.set("leasehold.lock", args.lock_name().unwrap_or_else(|_| args.name.clone()).to_string());
             if !args.also.is_empty() {
                 let also: Vec<_> = args.also.iter().map(ToString::to_string).collect();
                 root.set("leasehold.also", also.join(", "));
@@ -115,9 +115,9 @@ impl RunTrace {
         let Some(inner) = &self.0 else { return };
         if let Some(acquiring) = lock(&inner.acquiring).take() {
             let step = Step(Some(acquiring.span));
-            step.is(outcome);
-            if let Some(why) = failed {
-                step.fails(why);
+            match failed {
+                Some(why) => step.fails(why),
+                None => step.is(outcome),
             }
         }
     }
