@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Event;
+use leasehold::{Event, FencingToken};
 
 use super::Span;
 use crate::output::milliseconds;
@@ -24,9 +24,11 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// A job that begins now, as a part of `run`; `program` is what it is called.
-    pub fn of(run: &Span, program: String) -> Self {
+    /// A job that begins now, as a part of `run` and under this token; `program` is what it is called.
+    pub fn of(run: &Span, token: FencingToken, program: String) -> Self {
         let span = run.calls("leasehold.job");
+        // A token may be too large for a number elsewhere.
+        span.set("leasehold.token", token.to_string());
         span.set("process.executable.name", program);
         Self { span, renewals: 0, least_margin: None, told: 0 }
     }
@@ -95,5 +97,37 @@ impl Hold {
         if let Some(why) = why.or(by_itself) {
             self.span.fails(why);
         }
+    }
+}
+
+#[cfg(all(test, feature = "otel"))]
+mod tests {
+    use std::time::SystemTime;
+
+    use leasehold::validity::Moment;
+    use leasehold::{HolderId, LockName};
+
+    use super::*;
+    use crate::traces::Tracer;
+
+    /// Of a job that runs for weeks, over a store that hiccups all the while.
+    #[test]
+    fn what_is_told_of_a_job_has_an_end_and_all_is_counted() {
+        let (tracer, sent) = Tracer::keeping();
+        let run = tracer.root("leasehold.run", SystemTime::now());
+        let mut hold = Hold::of(&run, FencingToken::new(1), "job".into());
+        let (name, holder) = (LockName::new("a").unwrap(), HolderId::fresh());
+        let error = leasehold::Error::new(leasehold::ErrorKind::Unavailable, "away");
+        for second in (1..=1000).rev() {
+            let (valid_until, margin, late) = (Moment::from_nanos(0), Duration::from_secs(second), Duration::ZERO);
+            hold.observe(&Event::Renewed { name: &name, holder, valid_until, margin, late });
+            hold.observe(&Event::RenewalFailed { name: &name, holder, error: &error, remaining: margin });
+        }
+        hold.ends(Some(Status::Exited(0)), None);
+        let job = sent.lock().unwrap().remove(0);
+        let count = |name: &str| job.events.iter().filter(|event| event.name == name).count();
+        assert_eq!((count("renewed"), count("renewal_failed")), (32, 64));
+        let set = |key: &str| job.attributes.iter().find(|set| set.key.as_str() == key).unwrap().value.to_string();
+        assert_eq!((set("leasehold.renewals"), set("leasehold.least_margin_ms")), ("1000".into(), "1000".into()));
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use leasehold::{Event, Guard, Store};
+use leasehold::{Event, FencingToken, Guard, HolderId, Store};
 
 use super::{CONTEXT, Hold, Span, Tracer, executable};
 use crate::args::RunArgs;
@@ -26,6 +26,8 @@ struct Inner {
     is_quiet: bool,
     acquiring: Mutex<Option<Acquiring>>,
     hold: Mutex<Option<Hold>>,
+    /// Of the last hold: what is set on a span can't be set anew.
+    last: Mutex<Option<(FencingToken, HolderId, u32)>>,
     trouble: Arc<Mutex<Option<String>>>,
 }
 
@@ -78,8 +80,8 @@ impl RunTrace {
                 let also: Vec<_> = args.also.iter().map(ToString::to_string).collect();
                 root.set("leasehold.also", also.join(", "));
             }
-            let (acquiring, hold) = (Mutex::default(), Mutex::default());
-            Arc::new(Inner { tracer, root, is_quiet: args.quiet, acquiring, hold, trouble })
+            let (acquiring, hold, last) = (Mutex::default(), Mutex::default(), Mutex::default());
+            Arc::new(Inner { tracer, root, is_quiet: args.quiet, acquiring, hold, last, trouble })
         }))
     }
 
@@ -122,22 +124,13 @@ impl RunTrace {
         }
     }
 
-    /// It was granted, for this attempt.
-    pub fn got(&self, guard: &Guard) {
-        if let Some(inner) = &self.0 {
-            // A token may be too large for a number elsewhere.
-            inner.root.set("leasehold.token", guard.token().to_string());
-            inner.root.set("leasehold.holder", guard.holder().to_string());
-            inner.root.set("leasehold.attempt", i64::from(guard.attempt().max(1)));
-        }
-    }
-
-    /// The job begins: variables to set for it, by which the trace goes on in it, and those to take away.
-    pub fn job(&self, command: &[OsString]) -> (Vec<(OsString, OsString)>, Vec<OsString>) {
+    /// The lock was granted, and its job begins: variables to set for it, by which the trace goes on in it, and those to take away.
+    pub fn job(&self, guard: &Guard, command: &[OsString]) -> (Vec<(OsString, OsString)>, Vec<OsString>) {
         let Some(inner) = &self.0 else { return Default::default() };
-        let hold = Hold::of(&inner.root, executable(command.first()));
+        let hold = Hold::of(&inner.root, guard.token(), executable(command.first()));
         let variables = hold.span().variables();
         *lock(&inner.hold) = Some(hold);
+        *lock(&inner.last) = Some((guard.token(), guard.holder(), guard.attempt().max(1)));
         (variables, CONTEXT.map(OsString::from).into())
     }
 
@@ -165,23 +158,35 @@ impl RunTrace {
         // What no job was started for, or no answer came to, ends with it.
         *lock(&inner.acquiring) = None;
         *lock(&inner.hold) = None;
-        let code = ending.code();
-        inner.root.set("leasehold.outcome", ending.outcome.word());
-        inner.root.set("process.exit.code", i64::from(code));
-        if let Some(reason) = &ending.reason {
-            inner.root.set("leasehold.reason", plain(reason));
-        }
-        // That another holds the lock is an answer, whatever the exit code for it.
-        let is_an_answer = matches!(ending.outcome, Outcome::Held | Outcome::Skipped | Outcome::Interrupted);
-        if !is_an_answer && (code != 0 || ending.outcome == Outcome::Lost) {
-            inner.root.fails(ending.reason.as_deref().map_or_else(|| format!("exit code {code}"), plain));
-        }
+        inner.sum_up(ending);
         inner.root.ends();
         let is_in_time = inner.tracer.end();
         let trouble = lock(&inner.trouble).take();
         let why = trouble.or_else(|| (!is_in_time).then(|| "it has not answered within a second".to_owned()));
         if let Some(why) = why.filter(|_| !inner.is_quiet) {
-            tell(&format!("the collector has not taken this run's trace: {why}"));
+            tell(&format!("the collector has not taken the whole trace of this run: {why}"));
+        }
+    }
+}
+
+impl Inner {
+    /// What is known only at the end.
+    fn sum_up(&self, ending: &Ending) {
+        if let Some((token, holder, attempt)) = *lock(&self.last) {
+            self.root.set("leasehold.token", token.to_string());
+            self.root.set("leasehold.holder", holder.to_string());
+            self.root.set("leasehold.attempt", i64::from(attempt));
+        }
+        let code = ending.code();
+        self.root.set("leasehold.outcome", ending.outcome.word());
+        self.root.set("process.exit.code", i64::from(code));
+        if let Some(reason) = &ending.reason {
+            self.root.set("leasehold.reason", plain(reason));
+        }
+        // That another holds the lock is an answer, whatever the exit code for it.
+        let is_an_answer = matches!(ending.outcome, Outcome::Held | Outcome::Skipped | Outcome::Interrupted);
+        if !is_an_answer && (code != 0 || ending.outcome == Outcome::Lost) {
+            self.root.fails(ending.reason.as_deref().map_or_else(|| format!("exit code {code}"), plain));
         }
     }
 }

@@ -35,9 +35,18 @@ struct Grant {
 #[derive(Debug)]
 struct Run {
     tick: Tick,
+    token: FencingToken,
     span: Span,
     hold: Option<Hold>,
     release: Option<Span>,
+}
+
+impl Grant {
+    fn observe(&mut self, event: &Event<'_>) {
+        if let Some(hold) = self.run.as_mut().and_then(|run| run.hold.as_mut()) {
+            hold.observe(event);
+        }
+    }
 }
 
 impl TickTraces {
@@ -69,11 +78,13 @@ impl TickTraces {
             Event::Renewed { holder, .. }
             | Event::RenewalFailed { holder, .. }
             | Event::Lost { holder, .. }
-            | Event::Stale { holder, .. } => inner.with_run(*holder, |run| {
-                if let Some(hold) = &mut run.hold {
-                    hold.observe(event);
+            | Event::Stale { holder, .. } => {
+                if let Some(grant) = inner.grants().get_mut(holder) {
+                    grant.observe(event);
                 }
-            }),
+            }
+            // Of all locks at once.
+            Event::Switched { .. } => inner.grants().values_mut().for_each(|grant| grant.observe(event)),
             _ => {}
         }
     }
@@ -94,7 +105,7 @@ impl TickTraces {
         let mut variables = Vec::new();
         if let Some(inner) = &self.0 {
             inner.with_run(holder, |run| {
-                let hold = Hold::of(&run.span, executable(command.first()));
+                let hold = Hold::of(&run.span, run.token, executable(command.first()));
                 variables = hold.span().variables();
                 run.hold = Some(hold);
             });
@@ -145,7 +156,7 @@ impl Inner {
         let acquire = span.child("leasehold.acquire", grant.asked);
         acquire.set("leasehold.outcome", "acquired");
         acquire.ended_at(grant.granted);
-        grant.run = Some(Run { tick, span, hold: None, release: None });
+        grant.run = Some(Run { tick, token, span, hold: None, release: None });
     }
 
     fn ends(&self, job: &str, tick: Tick, how: &How) {

@@ -32,7 +32,7 @@ fn one_that_is_away_is_told_in_a_line_and_the_exit_code_is_the_jobs() {
     let (bench, nobody) = (Bench::new(), Nobody::new());
     let away = run_of(&bench, &nobody.url(), &[]);
     assert_eq!((away.code, away.stdout.as_str(), away.stderr.lines().count()), (3, "ran\n", 1), "{away:?}");
-    away.fails(3, &["leasehold: the collector has not taken this run's trace: ", "Unavailable"]);
+    away.fails(3, &["leasehold: the collector has not taken the whole trace of this run: ", "Unavailable"]);
     assert_eq!(run_of(&bench, &nobody.url(), &["-q"]).stderr, "");
     bench.run(["run", "a", "--", "true"]).says(&[]);
 }

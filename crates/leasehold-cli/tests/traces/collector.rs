@@ -1,17 +1,21 @@
 //! A collector, as far as its clients can tell.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use leasehold_testkit::process::eventually;
+use leasehold_testkit::servers::Certificates;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::runtime::Runtime;
-use tonic::transport::Server;
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 use crate::common::LIMIT;
@@ -25,7 +29,13 @@ pub struct Collector {
 
 /// What it has got.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<(ExportTraceServiceRequest, Option<String>)>>>);
+struct Kept(Arc<Mutex<Vec<Got>>>);
+
+/// One request, with its headers.
+struct Got {
+    request: ExportTraceServiceRequest,
+    headers: MetadataMap,
+}
 
 /// A span, to be looked at.
 #[derive(Debug, Clone)]
@@ -49,23 +59,35 @@ impl TraceService for Kept {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let key = request.metadata().get("x-key").map(|key| key.to_str().unwrap().to_owned());
-        self.0.lock().unwrap().push((request.into_inner(), key));
+        let (headers, _, request) = request.into_parts();
+        self.0.lock().unwrap().push(Got { request, headers });
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
 
 impl Collector {
     pub fn start() -> Self {
+        Self::of_server(Server::builder(), "http")
+    }
+
+    /// One that shows its certificate.
+    pub fn secured(certificates: &Certificates) -> Self {
+        let (certificate, key) = certificates.server();
+        let identity = Identity::from_pem(fs::read(certificate).unwrap(), fs::read(key).unwrap());
+        let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        Self::of_server(server, "https")
+    }
+
+    fn of_server(mut server: Server, scheme: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let kept = Kept::default();
         let incoming = {
             let _inside = runtime.enter();
             TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap()
         };
-        let url = format!("http://{}", incoming.local_addr().unwrap());
-        let service = TraceServiceServer::new(kept.clone());
-        runtime.spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
+        let url = format!("{scheme}://{}", incoming.local_addr().unwrap());
+        let service = TraceServiceServer::new(kept.clone()).accept_compressed(CompressionEncoding::Gzip);
+        runtime.spawn(server.add_service(service).serve_with_incoming(incoming));
         Self { kept, url, runtime: Some(runtime) }
     }
 
@@ -77,7 +99,7 @@ impl Collector {
     /// All that it has got so far.
     pub fn spans(&self) -> Vec<Seen> {
         let kept = self.kept.0.lock().unwrap();
-        let resources = kept.iter().flat_map(|(request, _)| &request.resource_spans);
+        let resources = kept.iter().flat_map(|got| &got.request.resource_spans);
         let spans = resources.flat_map(|of| {
             let resource = text_of(of.resource.as_ref().map_or(&[][..], |resource| &resource.attributes));
             let spans = of.scope_spans.iter().flat_map(|scope| &scope.spans);
@@ -86,14 +108,15 @@ impl Collector {
         spans.collect()
     }
 
-    /// The header `x-key` of each request.
-    pub fn keys(&self) -> Vec<Option<String>> {
-        self.kept.0.lock().unwrap().iter().map(|(_, key)| key.clone()).collect()
+    /// This header of each request, or nothing.
+    pub fn headers(&self, name: &str) -> Vec<String> {
+        let header = |got: &Got| got.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+        self.kept.0.lock().unwrap().iter().map(header).collect()
     }
 
     /// All of it, as text.
     pub fn text(&self) -> String {
-        format!("{:?}", self.kept.0.lock().unwrap().iter().map(|(request, _)| request).collect::<Vec<_>>())
+        format!("{:?}", self.kept.0.lock().unwrap().iter().map(|got| &got.request).collect::<Vec<_>>())
     }
 
     /// The trace of the one run that was sent, with its root in front.

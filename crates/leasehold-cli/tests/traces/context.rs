@@ -1,4 +1,8 @@
-//! A trace that goes on: from the caller into ours, and from ours into the job.
+//! What the environment says: a trace that goes on, where to, and by what name.
+
+use std::path::Path;
+
+use leasehold_testkit::servers::Certificates;
 
 use crate::collector::Collector;
 use crate::common::{Bench, ran};
@@ -62,6 +66,29 @@ fn where_nothing_is_traced_the_job_gets_what_was_there() {
         assert_eq!(shown(name, value), format!("{CALLER} vendor=7\n"), "{name}");
     }
     assert!(collector.spans().is_empty());
+}
+
+#[test]
+fn the_collector_is_trusted_as_the_system_says() {
+    let certificates = Certificates::new();
+    let (collector, bench) = (Collector::secured(&certificates), Bench::new());
+    let run = |authority: &Path| {
+        let mut command = bench.command(["run", "a", "--", "true"]);
+        ran(collector.of(&mut command).env("SSL_CERT_FILE", authority))
+    };
+    run(Certificates::new().authority().as_path()).fails(0, &["has not taken the whole trace of this run"]);
+    assert!(collector.spans().is_empty());
+    assert_eq!(run(&certificates.authority()).stderr, "");
+    assert_eq!(collector.run().root.get("leasehold.outcome"), "done");
+}
+
+#[test]
+fn it_is_compressed_where_that_is_asked_for() {
+    let (collector, bench) = (Collector::start(), Bench::new());
+    let mut command = bench.command(["run", "a", "--", "true"]);
+    assert_eq!(ran(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")).stderr, "");
+    collector.run();
+    assert_eq!(collector.headers("grpc-encoding"), ["gzip"]);
 }
 
 #[test]

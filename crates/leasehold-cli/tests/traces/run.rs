@@ -1,9 +1,13 @@
 //! What is in the trace of a run.
 
+use leasehold_testkit::process::eventually;
 use leasehold_testkit::servers::Redis;
+use nix::sys::signal::Signal;
 
 use crate::collector::Collector;
-use crate::common::{Bench, Going, ran};
+use crate::common::{Bench, Going, LIMIT, ran};
+
+const STEPS: [&str; 4] = ["leasehold.open", "leasehold.acquire", "leasehold.job", "leasehold.release"];
 
 #[test]
 fn a_run_is_one_trace_with_its_steps() {
@@ -11,11 +15,7 @@ fn a_run_is_one_trace_with_its_steps() {
     let ran = ran(collector.of(&mut bench.command(["run", "a", "--also", "b", "--", "sh", "-c", "exit 0"])));
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let trace = collector.run();
-    assert_eq!(
-        trace.steps(),
-        ["leasehold.open", "leasehold.acquire", "leasehold.job", "leasehold.release"],
-        "{trace:#?}"
-    );
+    assert_eq!(trace.steps(), STEPS, "{trace:#?}");
     let root = &trace.root;
     assert_eq!((root.parent.as_str(), &root.error), ("", &None));
     for (key, value) in [
@@ -80,6 +80,25 @@ fn a_signal_that_ends_it_and_a_program_that_is_not_there_are_told() {
     let why = missing.child("leasehold.job").error.as_deref().unwrap();
     assert!(why.contains("No such file"), "{why}");
     assert_eq!(missing.root.get("leasehold.outcome"), "not_started");
+}
+
+/// All holds of a daemon are in its trace, which ends when it does.
+#[test]
+fn each_hold_of_a_daemon_is_sent_as_it_ends() {
+    let (collector, bench) = (Collector::start(), Bench::new());
+    let on = ["run", "a", "--forever", "--max-hold", "300ms", "--", "sh", "-c", "echo began; exec sleep 30"];
+    let going = Going::start(collector.of(&mut bench.command(on)));
+    assert_eq!([going.line(), going.line()], ["began", "began"]);
+    let jobs = || collector.spans().iter().filter(|span| span.name == "leasehold.job").count();
+    eventually("the first hold is sent while the daemon runs", LIMIT, || jobs() > 0);
+    assert!(collector.spans().iter().all(|span| span.name != "leasehold.run"));
+    going.send(Signal::SIGTERM);
+    going.end();
+    let trace = collector.run();
+    let steps = trace.steps();
+    assert_eq!(steps[..5].join(" "), STEPS.join(" ") + " leasehold.acquire");
+    let lost = trace.children.iter().filter(|step| step.told().contains(&"lost")).count();
+    assert!(lost > 0 && steps.len() % 3 == 1, "{trace:#?}");
 }
 
 /// That another holds the lock is an answer: nobody is to be woken for it.
@@ -154,5 +173,5 @@ fn no_secret_is_in_a_trace() {
     assert_eq!(code(), 69, "what the store says of its failure is in the trace");
     assert_eq!(collector.spans().iter().filter(|span| span.name == "leasehold.run").count(), 2);
     assert!(!collector.text().contains("hunter2"), "{}", collector.text());
-    assert!(collector.keys().iter().all(|key| key.as_deref() == Some("hunter2")), "which is where it belongs");
+    assert!(collector.headers("x-key").iter().all(|key| key == "hunter2"), "which is where it belongs");
 }

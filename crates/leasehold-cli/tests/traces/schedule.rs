@@ -1,10 +1,13 @@
 //! What is in the traces of a scheduler.
 
+use std::collections::BTreeSet;
+
+use leasehold_testkit::process::eventually;
 use nix::sys::signal::Signal;
 
 use crate::away::Nobody;
 use crate::collector::Collector;
-use crate::common::{Bench, Going};
+use crate::common::{Bench, Going, LIMIT};
 
 #[test]
 fn each_tick_that_runs_is_a_trace_and_it_goes_on_in_the_job() {
@@ -55,6 +58,47 @@ fn runs_that_fail_and_ticks_that_are_not_run_say_why() {
     let stopped = collector.trace("leasehold.tick", |root| root.get("leasehold.outcome") == "stopped");
     assert_eq!(stopped.root.get("leasehold.job"), "long");
     assert!(stopped.child("leasehold.job").error.as_deref().unwrap().contains("the scheduler was stopped"));
+}
+
+/// Whoever comes second for a tick has nothing to tell.
+#[test]
+fn of_two_nodes_one_sends_a_trace_of_each_tick() {
+    let (collector, bench) = (Collector::start(), Bench::new());
+    bench.write("leasehold.toml", "[jobs.a]\nevery = \"1s\"\ncommand = \"echo ran\"\n");
+    let node = || Going::start(collector.of(&mut bench.command(["schedule"])));
+    let nodes = [node(), node()];
+    let ticks = || -> Vec<_> {
+        let roots = collector.spans().into_iter().filter(|span| span.name == "leasehold.tick");
+        let done = roots.filter(|root| root.get("leasehold.outcome") == "done");
+        done.map(|root| root.get("leasehold.tick").to_owned()).collect()
+    };
+    eventually("four ticks are run", LIMIT, || ticks().len() >= 4);
+    for node in nodes {
+        node.send(Signal::SIGTERM);
+        assert_eq!(node.end().0, 0);
+    }
+    let each: BTreeSet<_> = ticks().into_iter().collect();
+    assert_eq!(each.len(), ticks().len(), "{:#?}", collector.spans());
+}
+
+#[test]
+fn a_jobs_own_trace_stays_its_own_and_no_other_is_inherited() {
+    let (collector, bench) = (Collector::start(), Bench::new());
+    let own = "[jobs.own]\nevery = \"1s\"\ncommand = \"echo $TRACEPARENT\"\nenv = { TRACEPARENT = \"mine\" }\n";
+    let other = "[jobs.other]\nevery = \"1s\"\ncommand = \"echo ${TRACESTATE-none}\"\n";
+    bench.write("leasehold.toml", &format!("{own}{other}"));
+    let mut command = bench.command(["schedule"]);
+    command.env("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").env("TRACESTATE", "vendor=7");
+    let going = Going::start(collector.of(&mut command));
+    let mut shown = BTreeSet::new();
+    while shown.len() < 2 {
+        shown.insert(going.line());
+    }
+    assert_eq!(shown, ["other: none", "own: mine"].map(String::from).into());
+    let trace = collector.trace("leasehold.tick", |_| true);
+    assert_eq!(trace.root.parent, "", "a scheduler runs for months, and no trace does");
+    going.send(Signal::SIGTERM);
+    assert_eq!(going.end().0, 0);
 }
 
 #[test]

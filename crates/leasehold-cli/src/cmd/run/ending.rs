@@ -162,3 +162,16 @@ impl Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_has_one_word_everywhere() {
+        use Outcome::*;
+        for outcome in [Running, Done, Held, Skipped, Lost, Interrupted, NotStarted, Unavailable, Failed] {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.word());
+        }
+    }
+}

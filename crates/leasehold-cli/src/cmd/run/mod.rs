@@ -178,7 +178,6 @@ impl<'a> Run<'a> {
             };
             let since = BootClock.now();
             self.report.got(self.main(&guard), &guard, locks.label());
-            self.watchers.trace.got(self.main(&guard));
             let end = self.job(&guard, &once).await;
             let lost = match self.finish(&locks, guard, end).await {
                 Held::Lost(ending) if self.goes_on() => ending,
@@ -341,7 +340,7 @@ impl<'a> Run<'a> {
         let others = self.args.also.iter().filter_map(|name| guard.get(name.as_str()));
         env.extend((2..).zip(others).map(|(n, other)| (other_token(n), other.token().to_string().into())));
         let mut remove = Config::secret_variables();
-        let (traced, untraced) = self.watchers.trace.job(&self.args.command);
+        let (traced, untraced) = self.watchers.trace.job(main, &self.args.command);
         env.extend(traced);
         remove.extend(untraced);
         // What an outer `leasehold` said is not about this lock.

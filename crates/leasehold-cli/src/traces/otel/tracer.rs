@@ -106,3 +106,40 @@ fn resource() -> Resource {
         None => resource.build(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::trace::{Span as SdkSpan, SpanData, SpanProcessor};
+
+    use super::*;
+
+    /// Keeps what has ended.
+    #[derive(Debug, Clone, Default)]
+    struct Keeper(Arc<Mutex<Vec<SpanData>>>);
+
+    impl SpanProcessor for Keeper {
+        fn on_start(&self, _: &mut SdkSpan, _: &Context) {}
+
+        fn on_end(&self, span: SpanData) {
+            self.0.lock().unwrap().push(span);
+        }
+
+        fn force_flush(&self) -> OTelSdkResult {
+            Ok(())
+        }
+
+        fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+            Ok(())
+        }
+    }
+
+    impl Tracer {
+        /// One that sends nothing, and what it would have sent.
+        pub fn keeping() -> (Self, Arc<Mutex<Vec<SpanData>>>) {
+            let keeper = Keeper::default();
+            let provider = SdkTracerProvider::builder().with_span_processor(keeper.clone()).build();
+            (Self(Arc::new(Inner { tracer: provider.tracer("test"), last_round: Mutex::new(None) })), keeper.0)
+        }
+    }
+}
