@@ -311,7 +311,7 @@ fn a_cluster_deals_the_slots_out(cluster: &RedisCluster) {
     for key in ["a", "b", "{tag}.x", "x{tag}y{other}", "{}empty", "{open", ""] {
         let slot = slot_of(key);
         let master = cluster.master_of(slot);
-        assert_eq!(master.command(&["CLUSTER", "KEYSLOT", key]).integer(), slot.into());
+        assert_eq!(master.command(&["CLUSTER", "KEYSLOT", key]).integer(), i64::from(slot));
         set(master, key, "value");
         let other = cluster.nodes().iter().find(|node| node.port() != master.port()).unwrap();
         let moved = format!("MOVED {slot} {}", master.address());
