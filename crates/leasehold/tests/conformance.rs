@@ -317,23 +317,33 @@ mod of_servers {
             let open = |url: String| leasehold::stores::open(&url).expect("the URL is right");
             let (primary, arbiter) = (open(primary.url()), open(arbiter.url()));
             let spans = Settings::default().route_lease(Duration::from_secs(2)).down_after(Duration::from_secs(1));
+            let spans = spans.up_after(24 * 6 * MINUTES); // It stays where it is.
             Arc::new(Fallback::over(primary, arbiter, spans).expect("they go together"))
         }
 
-        /// Its primary is in use.
-        fn in_use() -> Pair {
-            let pair = (Redis::start(), Postgres::start());
-            once_it_grants(&over(&pair), || {
-                assert_eq!(pair.0.command(&["EXISTS", "leasehold:default:{first}"]).integer(), 1, "the primary grants");
+        /// Its primary is in use, or its arbiter.
+        fn grants(pair: &Pair, by_primary: bool) {
+            once_it_grants(&over(pair), || {
+                let there = pair.0.command(&["EXISTS", "leasehold:default:{first}"]).integer() == 1;
+                assert_eq!(there, by_primary);
             });
+        }
+
+        fn in_use() -> Pair {
+            // What isn't on its disk makes a bad arbiter, of which it is told.
+            let arbiter = Postgres::options().config("fsync", "on").config("full_page_writes", "on");
+            let pair = (Redis::start(), arbiter.start());
+            grants(&pair, true);
             pair
         }
 
-        /// Its primary is dead, and was in use before.
+        /// Its primary was away, and is back.
         fn moved() -> Pair {
             let pair = in_use();
             pair.0.kill();
             once_it_grants(&over(&pair), || {});
+            pair.0.restart();
+            grants(&pair, false);
             pair
         }
 
