@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::process::{self, Worker, eventually};
 use leasehold_testkit::proxy::{Direction, Proxy};
-use leasehold_testkit::servers::{Connection, Redis, RedisCluster, RedisSentinels, Reply, cases, slot_of};
+use leasehold_testkit::servers::{Connection, Postgres, Redis, RedisCluster, RedisSentinels, Reply, cases, slot_of};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -484,4 +484,26 @@ mod tls {
         let redis = Redis::options().tls().start();
         assert!(dial(&redis).ask(&["PING"]).is_err());
     }
+}
+
+/// A machine has room for so many segments only.
+#[test]
+fn a_postgres_leaves_no_shared_memory_behind() {
+    let server = Postgres::start();
+    let status = Path::new(&server.sql("show data_directory")).join("postmaster.pid");
+    let segment = || {
+        let status = fs::read_to_string(&status).unwrap();
+        status.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let is_there = |segment: &str| {
+        let all = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        all.lines().any(|line| line.split_whitespace().nth(1) == Some(segment))
+    };
+    let first = segment();
+    assert!(is_there(&first));
+    server.restart();
+    let second = segment();
+    assert!(is_there(&second) && (first == second || !is_there(&first)));
+    drop(server);
+    assert!(!is_there(&second));
 }
