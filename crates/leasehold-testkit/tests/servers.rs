@@ -486,6 +486,26 @@ mod tls {
     }
 }
 
+#[test]
+fn a_clock_of_its_own_can_be_set_and_what_is_to_end_goes_by_it() {
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let redis = Redis::options().own_clock().start();
+    let ahead = || {
+        let Reply::Items(time) = redis.command(&["TIME"]) else { panic!("no time") };
+        time[0].text().parse::<i64>().unwrap() - now()
+    };
+    assert!((-2..=2).contains(&ahead()));
+    redis.command(&["SET", "k", "v", "EX", "60"]);
+    redis.set_clock(-1800);
+    assert!((-1802..=-1798).contains(&ahead()));
+    assert!(redis.command(&["TTL", "k"]).integer() > 1800);
+    redis.set_clock(3600);
+    assert!((3598..=3602).contains(&ahead()));
+    assert_eq!(get(&redis, "k"), None);
+    redis.restart();
+    assert!((3598..=3602).contains(&ahead()));
+}
+
 /// A machine has room for so many segments only.
 #[test]
 fn a_postgres_leaves_no_shared_memory_behind() {
