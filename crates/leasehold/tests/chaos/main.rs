@@ -17,6 +17,7 @@ use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::{Locks, Outcome, stores};
 use leasehold_testkit::history::{self, History, Hold};
 use leasehold_testkit::process::{self, Worker};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tempfile::TempDir;
 
@@ -194,6 +195,7 @@ impl Run<'_> {
     }
 
     /// The same where two may hold the lock for a moment: what checks tokens can tell them apart.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     fn has_tokens_that_grow(&self, disturb: impl FnMut(usize)) {
         let began = Instant::now();
         let dir = self.play(GRANTS, &|grants| grants.len() >= HOLDS, disturb);
@@ -248,6 +250,7 @@ fn read(dir: &Path, file: &str) -> Vec<Hold> {
 }
 
 /// What is wrong with a link for a while.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 fn spoil(link: &Proxy) {
     match rand::random_range(0..5) {
         0 => link.cut_after(Direction::ToClient, rand::random_range(1..200)),
@@ -256,7 +259,8 @@ fn spoil(link: &Proxy) {
     }
 }
 
-/// What is wrong with it without that anybody notices: no connection ends.
+/// What is wrong with it without anybody noticing: no connection ends.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 fn silence(link: &Proxy) {
     match rand::random_range(0..3) {
         0 => link.blackhole(Direction::ToServer),

@@ -21,7 +21,7 @@ fn while_a_redis_is_killed_and_comes_back_empty_there_is_one_holder_at_a_time() 
     let networks = [0, 1].map(|_| Proxy::to(server.address()));
     let stores = networks.each_ref().map(|link| guarded(&link.url(&server.url())));
     let restarted_at = Cell::new(None);
-    let run = Run { stores: &stores, ttl: 2, seconds: 12 };
+    let run = Run { stores: &stores, ttl: 2, seconds: 10 };
     let goes_on = |holds: &[history::Hold]| {
         let since = restarted_at.get().unwrap_or(u64::MAX);
         holds.len() >= HOLDS && holds.iter().any(|hold| hold.from > since)

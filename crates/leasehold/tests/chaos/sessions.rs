@@ -6,7 +6,7 @@ use leasehold_testkit::proxy::Proxy;
 
 use super::{Run, silence, spoil};
 
-/// The least that MariaDB's sessions can be told apart by: they end after whole seconds.
+/// MariaDB ends silent sessions after whole seconds: after three, for this.
 const TTL: u64 = 2;
 
 /// A server's session locks, over two networks that fail apart.
@@ -23,7 +23,7 @@ impl Sessions {
     }
 
     fn run(&self) -> Run<'_> {
-        Run { stores: &self.stores, ttl: TTL, seconds: 6 }
+        Run { stores: &self.stores, ttl: TTL, seconds: 5 }
     }
 
     fn heal(&self) {
