@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::Options;
+use super::schema::Making;
 use super::session::{Identity, Session};
 
 /// What is not used for so long is closed, before the server does it.
@@ -169,8 +170,8 @@ impl Owner {
             return Ok(session);
         }
         // What can't be made is an error to who misses it, and not to all who come after that.
-        let lacks = std::mem::take(&mut self.lacks);
-        let session = Session::open(&self.site, self.given_up.as_ref(), lacks).await?;
+        let making = if std::mem::take(&mut self.lacks) { Making::Missing } else { Making::Newer };
+        let session = Session::open(&self.site, self.given_up.as_ref(), making).await?;
         *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = session.home.clone();
         self.given_up = None;
         Ok(session)
