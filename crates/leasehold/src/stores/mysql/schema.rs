@@ -66,13 +66,20 @@ pub(super) struct Table {
     pub name: &'static str,
     pub rights: &'static [&'static str],
     pub cost: &'static str,
-    /// Whether most can do without.
-    pub is_special: bool,
+    pub needed_by: Whom,
+}
+
+/// Who can't do without a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    Locks,
+    Schedules,
+    Arbiters,
 }
 
 impl Table {
     const fn of(name: &'static str, rights: &'static [&'static str], cost: &'static str) -> Self {
-        Self { name, rights, cost, is_special: false }
+        Self { name, rights, cost, needed_by: Whom::Locks }
     }
 }
 
@@ -88,12 +95,12 @@ pub(super) const RIGHTS: [Table; 10] = [
     Table::of("modes", &["select", "insert"], "nothing works: which kind of lock the namespace has can't be agreed on"),
     Table::of("tokens", &["select", "insert", "update"], "session locks can't be granted"),
     Table {
-        is_special: true,
+        needed_by: Whom::Arbiters,
         ..Table::of("routes", &["select", "insert", "update"], "it can't be the arbiter of a fallback")
     },
     Table {
-        is_special: true,
-        ..Table::of("notes", ALL, "schedules can't write down what ran, nor read what is paused")
+        needed_by: Whom::Schedules,
+        ..Table::of("notes", ALL, "schedules run nothing, for they can't read what is paused, nor write down what ran")
     },
 ];
 
