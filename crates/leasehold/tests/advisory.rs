@@ -15,6 +15,9 @@ use leasehold::{
 use leasehold_testkit::process::{self, Worker, eventually_async};
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 
+#[path = "advisory/faults.rs"]
+mod faults;
+
 mod claims;
 use claims::{SOON, TTL, acquired, lease, locks, store};
 
@@ -235,6 +238,74 @@ mod in_postgres {
     /// The sessions that have an advisory lock.
     const HOLDERS: &str = "from pg_stat_activity a where exists (select from pg_locks l where l.pid = a.pid \
                            and l.locktype = 'advisory') and application_name like 'leasehold%'";
+
+    fn through(proxy: &Proxy, server: &Postgres) -> String {
+        format!("{}?mode=advisory", proxy.url(&server.url()))
+    }
+
+    fn is_taken(server: &Postgres) -> bool {
+        server.sql("select count(*) from pg_locks where locktype = 'advisory'") != "0"
+    }
+
+    /// A role that may have session locks but for the right to draw tokens.
+    const POOR: &str = "create role jobs login; grant select on leasehold_schema to jobs; \
+                        grant select, insert, update on leasehold_modes to jobs";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a07_a_release_that_is_asked_for_again_ends_no_newer_hold() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = through(&proxy, &server);
+        faults::a_release_that_is_asked_for_again_ends_no_newer_hold(&url(&server), &proxied, &proxy).await;
+    }
+
+    #[tokio::test]
+    async fn a12_a_label_that_two_have_is_nobodys_right() {
+        let server = Postgres::start();
+        faults::a_label_that_two_have_is_nobodys_right(&url(&server), || is_taken(&server)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn b05_a_holder_that_panics_leaves_no_lock() {
+        let server = Postgres::start();
+        faults::a_holder_that_panics_leaves_no_lock(&url(&server), || is_taken(&server)).await;
+    }
+
+    #[tokio::test]
+    async fn b06_a_release_needs_no_second_session() {
+        let server = Postgres::start();
+        leasehold::stores::postgres::Postgres::migrate(&server.url()).await.unwrap();
+        server.sql(&format!("{POOR}; grant select, usage, update on sequence leasehold_tokens to jobs"));
+        let url = format!("{}?mode=advisory", server.url_as("jobs", ""));
+        let let_nobody_in = || drop(server.sql("alter role jobs connection limit 1"));
+        faults::a_release_needs_no_second_session(&url, let_nobody_in, || is_taken(&server)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn b09_a_claim_that_is_cancelled_leaves_no_lock() {
+        let server = Postgres::start();
+        let proxy = Proxy::to(server.address());
+        let (proxied, request) = (through(&proxy, &server), format!("leasehold {NAME}"));
+        let taken = || is_taken(&server);
+        faults::a_claim_that_is_cancelled_leaves_no_lock(&proxied, &proxy, request.as_bytes(), taken).await;
+    }
+
+    /// What was taken before the error stays with the session, whatever becomes of the statement.
+    #[tokio::test]
+    async fn b14_a_claim_that_fails_once_it_has_the_lock_leaves_none() {
+        let server = Postgres::start();
+        leasehold::stores::postgres::Postgres::migrate(&server.url()).await.unwrap();
+        server.sql(POOR);
+        let store = store(&format!("{}?mode=advisory", server.url_as("jobs", "")));
+        for _ in 0..5 {
+            let error = refusal(&*store, &claim(NAME)).await;
+            assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+            assert!(error.to_string().contains("leasehold_tokens"), "it had the lock by then: {error}");
+            eventually_async("it is given back", TTL / 3, async || !is_taken(&server)).await;
+        }
+        server.sql("grant select, usage, update on sequence leasehold_tokens to jobs");
+        takes(&*store, NAME).await;
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn i01_behind_a_pooler_in_transaction_mode_it_is_refused() {
@@ -591,6 +662,46 @@ mod in_mariadb {
 
     /// What `docs/interop.md` says of [`NAME`] in the database `jobs`.
     const LOCK: &str = "leasehold:793d5f318a7944e312d62f080018308c03965608";
+
+    fn is_taken(server: &MariaDb) -> bool {
+        server.sql(&format!("select is_used_lock('{LOCK}') is not null")) != "0"
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a07_a_release_that_is_asked_for_again_ends_no_newer_hold() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let proxied = through(&proxy, &server);
+        faults::a_release_that_is_asked_for_again_ends_no_newer_hold(&url(&server), &proxied, &proxy).await;
+    }
+
+    #[tokio::test]
+    async fn a12_a_label_that_two_have_is_nobodys_right() {
+        let server = MariaDb::start();
+        faults::a_label_that_two_have_is_nobodys_right(&url(&server), || is_taken(&server)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn b05_a_holder_that_panics_leaves_no_lock() {
+        let server = MariaDb::start();
+        faults::a_holder_that_panics_leaves_no_lock(&url(&server), || is_taken(&server)).await;
+    }
+
+    #[tokio::test]
+    async fn b06_a_release_needs_no_second_session() {
+        let server = MariaDb::start();
+        let let_nobody_in = || drop(server.sql("grant usage on *.* to jobs@'%' with max_user_connections 1"));
+        faults::a_release_needs_no_second_session(&url(&server), let_nobody_in, || is_taken(&server)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn b09_a_claim_that_is_cancelled_leaves_no_lock() {
+        let server = MariaDb::start();
+        let proxy = Proxy::to(server.address());
+        let taken = || is_taken(&server);
+        faults::a_claim_that_is_cancelled_leaves_no_lock(&through(&proxy, &server), &proxy, LOCK.as_bytes(), taken)
+            .await;
+    }
 
     fn kill_holder(server: &MariaDb, name: &str) {
         server.sql(&format!("kill {}", server.sql(&format!("select is_used_lock('{name}')"))));

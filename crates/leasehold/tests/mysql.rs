@@ -567,13 +567,13 @@ async fn migrate_makes_what_is_missing_and_the_doctor_names_it_and_what_is_anoth
     assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "as printed");
 }
 
-/// What stood there is lost, as it is with a whole table. Where rows need it, that is for somebody to decide.
+/// Who drops a column takes what stood there along. Where there are rows, it is for somebody to decide what becomes of them.
 #[tokio::test]
 async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
     use leasehold::Severity::{Fine, Problem};
     let server = MariaDb::start();
     let url = server.url();
-    let guard = acquired(&locks(&url).await.lock("job").ttl(Duration::from_secs(60))).await;
+    MySql::migrate(&url).await.unwrap();
     for (table, how, says) in [
         (
             "names",
@@ -585,11 +585,16 @@ async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
     ] {
         server.sql(&format!("alter table leasehold_{table} {how}"));
         is_told(&url, Problem, "tables", says).await;
+        if table == "names" {
+            server.sql("drop procedure leasehold_v2_acquire"); // Else nobody would miss anything.
+            let error = refusal(&url).await;
+            assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+            assert!(error.to_string().contains("have `leasehold migrate` run"), "nobody else does: {error}");
+        }
         MySql::migrate(&url).await.unwrap();
         assert_eq!(told(&url, "tables").await.iter().map(|finding| finding.severity).max(), Some(Fine), "{how}");
     }
-    assert!(is_held(&locks(&url).await, "job").await, "what is there was left as it is");
-    assert!(guard.is_valid());
+    works(&url).await;
     let without_ns = "drop primary key, drop column ns, add primary key(name, tick)";
     for (table, how) in [("locks", "drop column expires"), ("ticks", without_ns)] {
         server.sql(&format!("alter table leasehold_{table} {how}"));
@@ -602,6 +607,43 @@ async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
         server.sql(&format!("drop table leasehold_{table}"));
         MySql::migrate(&url).await.unwrap();
         works(&url).await;
+    }
+}
+
+/// Begun anew it would say that no lease, mark or token was ever given out: two would hold the lock, or a slot run twice.
+#[tokio::test]
+async fn a_column_that_rows_have_lost_is_begun_anew_by_nobody() {
+    let server = MariaDb::start();
+    let url = server.url();
+    MySql::migrate(&url).await.unwrap();
+    for (table, column) in [
+        ("locks", "expires"),
+        ("locks", "tag"),
+        ("locks", "revoked"),
+        ("names", "mark"),
+        ("names", "mark_keep"),
+        ("names", "mark_until"),
+        ("names", "keep"),
+        ("names", "permits"),
+        ("names", "token"),
+        ("names", "epoch"),
+        ("fence", "token"),
+    ] {
+        works(&url).await;
+        // Who misses the procedure has all that is missing made.
+        server.sql(&format!("alter table leasehold_{table} drop column {column}; drop procedure leasehold_v2_acquire"));
+        for by_whom in ["client", "client", "migrate", "migrate"] {
+            let error = if by_whom == "client" { refusal(&url).await } else { MySql::migrate(&url).await.unwrap_err() };
+            assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{column}: {error}");
+            let says = |words: &str| error.to_string().contains(words);
+            assert!(says(&format!("column {column} of leasehold_{table}")), "{error}");
+            assert!(says("stop all jobs") && says(&format!("`drop table leasehold_{table}`")), "{error}");
+            assert!(says("`leasehold migrate`") && says("that forgets"), "{error}");
+        }
+        let columns = format!("select count(*) from information_schema.columns where table_name = 'leasehold_{table}'");
+        assert_eq!(server.sql(&format!("{columns} and column_name = '{column}'")), "0");
+        server.sql(&format!("drop table leasehold_{table}"));
+        MySql::migrate(&url).await.unwrap();
     }
 }
 

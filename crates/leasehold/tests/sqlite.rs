@@ -260,6 +260,32 @@ fn keep_writing() {
     std::thread::sleep(Duration::from_millis(1500));
 }
 
+/// Begun anew it would say that no lease or mark was ever there: two would hold the lock, or a slot run twice.
+#[test]
+fn a_column_that_was_dropped_is_begun_anew_by_nobody() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let tick = leasehold::Tick::from_unix_millis(i64::try_from(now).unwrap() - 60_000).unwrap();
+    let slot = || {
+        let due = leasehold::Due { tick, retry_failed: false, keep: Duration::from_secs(86_400) };
+        Claim { due: Some(due), ..claim("job", LONG) }
+    };
+    for column in ["expires", "mark", "token", "tag"] {
+        let file = File::new();
+        block_on(async {
+            granted(&file.store(), &slot()).await.expect("it is free");
+            let db = rusqlite::Connection::open(file.path()).unwrap();
+            db.execute_batch(&format!("alter table leasehold_locks drop column {column}")).unwrap();
+            for _ in 0..2 {
+                let error = file.store().try_acquire(&slot()).await.unwrap_err();
+                assert_eq!(error.applied(), leasehold::Applied::No, "{error}");
+                assert!(error.to_string().contains(column), "{error}");
+            }
+            let found = "select count(*) from pragma_table_info('leasehold_locks') where name = ?";
+            assert_eq!(db.query_row(found, [column], |row| row.get::<_, i64>(0)).unwrap(), 0, "{column}");
+        });
+    }
+}
+
 // Ends that nobody announced.
 
 #[test]

@@ -7,6 +7,7 @@ mod access;
 #[path = "../claims/mod.rs"]
 mod claims;
 mod clocks;
+mod faults;
 mod hosts;
 mod sessions;
 mod standbys;

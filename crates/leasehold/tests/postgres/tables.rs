@@ -155,13 +155,12 @@ async fn a_table_that_nobody_needs_is_missed_and_is_no_problem() {
     }
 }
 
-/// What stood there is lost, as it is with a whole table. Where rows need it, that is for somebody to decide.
+/// Who drops a column takes what stood there along. Where there are rows, it is for somebody to decide what becomes of them.
 #[tokio::test]
 async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
     let server = Postgres::start();
     let (url, store) = (server.url(), store(&server.url()));
-    let held = claim("job");
-    let before = token(&*store, &held).await;
+    Tables::migrate(&url).await.unwrap();
     for (table, column) in
         [("locks", "tag"), ("locks", "mark"), ("locks", "forget_at"), ("waiters", "ticket"), ("ticks", "ns")]
     {
@@ -174,7 +173,7 @@ async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
         let findings = store.diagnose().await.unwrap();
         assert!(worst(&findings).severity < Severity::Problem, "{table}.{column}: {findings:?}");
     }
-    assert!(is_contended(&*store, "job").await, "what is there was left as it is");
+    let before = token(&*store, &claim("job")).await;
     assert!(is_contended_for(&*store, &queued("job")).await);
     assert!(token(&*store, &tick_claim("hourly", 1)).await > before);
     for (how, back) in [
@@ -195,6 +194,34 @@ async fn migrate_adds_a_column_that_was_dropped_or_says_what_to_do() {
     }
     let again = self::store(&url);
     assert!(token(&*again, &claim("another")).await > before);
+}
+
+/// Begun anew it would say that no lease, mark or token was ever given out: two would hold the lock, or a slot run twice.
+#[tokio::test]
+async fn a_column_that_rows_have_lost_is_begun_anew_by_nobody() {
+    let server = Postgres::start();
+    let url = server.url();
+    Tables::migrate(&url).await.unwrap();
+    for column in ["expires", "mark", "keep", "key_ends", "permits", "token", "tag", "revoked", "forget_at"] {
+        token(&*store(&url), &tick_claim("hourly", 1)).await;
+        // Who misses the function has all that is missing made.
+        server.sql(&format!("alter table leasehold_locks drop column {column}; drop function leasehold_v2_now"));
+        for by_whom in ["client", "client", "migrate", "migrate"] {
+            let error = match by_whom {
+                "client" => store(&url).try_acquire(&tick_claim("hourly", 1)).await.unwrap_err(),
+                _ => Tables::migrate(&url).await.unwrap_err(),
+            };
+            assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{column}: {error}");
+            let says = |words: &str| error.to_string().contains(words);
+            assert!(says(&format!("column {column} of leasehold_locks")), "{error}");
+            assert!(says("stop all jobs") && says("`drop table \"public\".leasehold_locks`"), "{error}");
+            assert!(says("`leasehold migrate`") && says("which ticks, slots and keys were claimed"), "{error}");
+        }
+        let columns = "select count(*) from information_schema.columns where table_name = 'leasehold_locks'";
+        assert_eq!(server.sql(&format!("{columns} and column_name = '{column}'")), "0");
+        server.sql("drop table leasehold_locks");
+        Tables::migrate(&url).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -278,13 +305,19 @@ async fn who_may_not_create_tables_is_told_what_to_have_run() {
          grant select, insert, update, delete on locks.leasehold_locks, locks.leasehold_ticks to jobs",
     );
     let findings = store(&url).diagnose().await.unwrap();
-    assert!(worst(&findings).message.contains("nobody can wait"), "{findings:?}");
+    let is_told = |findings: &[Finding], words: &str| {
+        findings.iter().any(|one| one.severity == Severity::Problem && one.message.contains(words))
+    };
+    assert!(is_told(&findings, "nobody can wait") && is_told(&findings, "schedules run nothing"), "{findings:?}");
     server.sql("grant select, insert, update, delete on locks.leasehold_waiters to jobs");
     let store = store(&url);
     let held = claim("job");
     token(&*store, &held).await;
     assert!(is_contended(&*store, "job").await);
     assert_eq!(store.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
+    let findings = store.diagnose().await.unwrap();
+    assert!(!is_told(&findings, "nobody can wait") && is_told(&findings, "schedules run nothing"), "{findings:?}");
+    server.sql("grant select, insert, update, delete on locks.leasehold_notes to jobs");
     let findings = store.diagnose().await.unwrap();
     assert!(worst(&findings).severity < Severity::Problem, "{findings:?}");
     server.sql(&Tables::migration(&url).unwrap()); // Again, which does no harm.

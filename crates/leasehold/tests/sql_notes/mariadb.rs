@@ -91,6 +91,16 @@ async fn a_topic_that_somebody_is_at_holds_up_no_lock() {
     stories::a_topic_that_somebody_is_at_holds_up_no_lock(&store, asleep(&server, hold).await).await;
 }
 
+#[tokio::test] // On one thread: so its connection rests by the time the lock is granted.
+async fn a_first_note_holds_up_no_release() {
+    let server = Arc::new(MariaDb::start());
+    Tables::migrate(&server.url()).await.unwrap();
+    let hold = "call leasehold_v4_turn('default', 'runs', 'job', @turn); do sleep(2.5)";
+    let held = asleep(&server, hold).await;
+    let waiting = "select count(*) from information_schema.processlist where state = 'User lock'";
+    stories::a_first_note_holds_up_no_release(&store(&server.url()), held, || server.sql(waiting) == "1").await;
+}
+
 /// Whoever gives up leaves nothing locked, in its session or anywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_get_a_turn_is_told_that_others_are_at_it() {

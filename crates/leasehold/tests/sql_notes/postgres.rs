@@ -91,6 +91,16 @@ async fn a_topic_that_somebody_is_at_holds_up_no_lock() {
     is_clean(&server);
 }
 
+#[tokio::test] // On one thread: so its connection rests by the time the lock is granted.
+async fn a_first_note_holds_up_no_release() {
+    let server = Arc::new(Postgres::start());
+    Tables::migrate(&server.url()).await.unwrap();
+    let held = asleep(&server, "select leasehold_v3_topic('default', 'runs', 'job')", 2.5).await;
+    let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+    stories::a_first_note_holds_up_no_release(&store(&server.url()), held, || server.sql(waiting) == "1").await;
+    is_clean(&server);
+}
+
 #[tokio::test]
 async fn who_writes_one_note_needs_no_second_connection() {
     let server = Postgres::start();

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use leasehold::store::{Note, NoteId, Noted, Search, Topic};
-use leasehold::{Applied, Attempt, ErrorKind, LockName, Severity, Store};
+use leasehold::{Applied, Attempt, Ended, ErrorKind, LockName, Release, Severity, Store};
 use leasehold_testkit::process::eventually_async;
 
-use super::claims::{SOON, TTL, claim, store};
+use super::claims::{SOON, TTL, claim, lease, store};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -107,8 +107,8 @@ pub async fn rights_on_notes_are_for_schedules_only(store: &Arc<dyn Store>, gran
         findings.into_iter().filter(|finding| finding.subject == "rights").collect::<Vec<_>>()
     };
     let found = of_rights().await;
-    let says = |words: &str| found.iter().any(|one| one.severity == Severity::Warning && one.message.contains(words));
-    assert!(says("insert, update, delete on") && says("leasehold_notes: schedules can't write down"), "{found:?}");
+    let says = |words: &str| found.iter().any(|one| one.severity == Severity::Problem && one.message.contains(words));
+    assert!(says("insert, update, delete on") && says("leasehold_notes: schedules run nothing"), "{found:?}");
     grant();
     let found = of_rights().await;
     assert!(found.iter().all(|finding| finding.severity == Severity::Fine), "{found:?}");
@@ -123,6 +123,26 @@ pub async fn who_writes_one_note_needs_no_second_connection(store: &Arc<dyn Stor
     assert_eq!(connections(), "1");
     writes(store, note("job", "2")).await;
     assert_eq!((reads(store, "job").await.len(), connections()), (2, "2".to_owned()));
+}
+
+/// The first note of a process goes over the connection of its lock, and waits there for its turn: the release doesn't.
+pub async fn a_first_note_holds_up_no_release(
+    store: &Arc<dyn Store>,
+    held: tokio::task::JoinHandle<String>,
+    waits: impl Fn() -> bool,
+) {
+    let (writer, job) = (Arc::clone(store), claim("job", TTL));
+    assert!(matches!(store.try_acquire(&job).await.unwrap(), Attempt::Granted(_)));
+    let writing = tokio::spawn(async move { writes(&writer, note("job", "1")).await });
+    eventually_async("it waits for its turn", SOON, async || waits()).await;
+    let began = Instant::now();
+    assert_eq!(store.release(&lease(&job), Ended::default()).await.unwrap(), Release::Released);
+    assert!(began.elapsed() < Duration::from_secs(1), "released after {:?}", began.elapsed());
+    assert!(!held.is_finished() && !writing.is_finished(), "somebody is at the topic all the while");
+    held.await.unwrap();
+    writing.await.unwrap();
+    assert_eq!(reads(store, "job").await.len(), 1);
+    assert!(matches!(store.try_acquire(&claim("job", TTL)).await.unwrap(), Attempt::Granted(_)));
 }
 
 /// Whoever writes to a topic waits for its turn, and nobody who claims or renews waits with it.

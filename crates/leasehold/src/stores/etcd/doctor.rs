@@ -151,10 +151,9 @@ impl Core {
             ] {
                 if denied {
                     let fix = format!("etcdctl role grant-permission ROLE --prefix readwrite '{shown}'");
-                    let message = format!("this user may not {word} {shown}…, as {what} need it");
-                    // Who has no schedules can do without their notes.
-                    let severity = if what == "locks" { Severity::Problem } else { Severity::Warning };
-                    findings.push(Finding { severity, subject: "rights", message, fix: Some(fix) });
+                    let cost = if what == "schedules" { ": without, they run nothing" } else { "" };
+                    let message = format!("this user may not {word} {shown}…, as {what} need it{cost}");
+                    findings.push(Finding::problem("rights", message, fix));
                 }
             }
         }

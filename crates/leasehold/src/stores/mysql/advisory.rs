@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Row, raw_sql};
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::Options;
+use super::schema::Making;
 use super::{TIME, answer, doctor, schema, session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
@@ -132,7 +133,9 @@ impl Site {
             return Err(Fault::Told(Box::new(self.unfit(why))));
         }
         if !self.is_prepared.load(Ordering::Acquire) {
-            schema::prepare(&mut db, &self.options, self.lacks.swap(false, Ordering::AcqRel)).await?;
+            let lacks = self.lacks.swap(false, Ordering::AcqRel);
+            let making = if lacks { Making::Missing } else { Making::Newer };
+            schema::prepare(&mut db, &self.options, making).await?;
             self.is_prepared.store(true, Ordering::Release);
         }
         Ok(Session { site: Arc::clone(self), db, tether, number, since, release, lasts: 0 })

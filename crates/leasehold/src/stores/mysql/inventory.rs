@@ -100,13 +100,13 @@ pub(super) struct Part {
 impl Part {
     /// As it is added to a table that is there.
     pub fn add(&self) -> String {
-        let kind = if self.what.starts_with("column ") { "column " } else { "" };
+        let kind = if self.is_column() { "column " } else { "" };
         format!("add {kind}{}", self.text)
     }
 
-    /// Whether it has to say something in each row that there is.
-    pub fn is_for_every_row(&self) -> bool {
-        self.text.contains(" not null")
+    /// Whether it says something in each row.
+    pub fn is_column(&self) -> bool {
+        self.what.starts_with("column ")
     }
 
     /// Whether a table that is there is another without it.
@@ -195,7 +195,8 @@ mod tests {
         let add: Vec<_> = parts.iter().map(Part::add).collect();
         let expected = ["add column mark_keep bigint", "add key leasehold_forget(forget_at)"];
         assert!(*table == "leasehold_names" && add == expected, "{add:?}");
-        assert!(parts.iter().all(|part| !part.makes_the_table() && !part.is_for_every_row()));
+        assert!(parts.iter().all(|part| !part.makes_the_table()));
+        assert!(parts[0].is_column() && !parts[1].is_column());
         let flaws = ["column ns of leasehold_ticks", "column ns of leasehold_modes"].map(one);
         assert!(lacking(&flaws).iter().all(|(_, parts)| parts[0].makes_the_table()));
         assert_eq!(wanted.iter().filter(|one| one.text.ends_with("; end")).count(), of("procedure "), "{wanted:#?}");

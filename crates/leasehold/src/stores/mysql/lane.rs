@@ -1,7 +1,7 @@
 //! Who asks the server: a task that owns a connection, so that no answer is ever left half-read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::options::Options;
+use super::schema::Making;
 use super::session::{Identity, Session};
 
 /// What is not used for so long is closed, before the server does it.
@@ -18,8 +19,16 @@ const IDLE: Duration = Duration::from_secs(300);
 /// One connection, made when it is needed, over which one call goes after the other.
 pub(super) struct Lane {
     site: Arc<Site>,
-    owner: Mutex<Option<UnboundedSender<Order>>>,
+    owner: Mutex<Option<Orders>>,
+}
+
+/// The way to the task that owns a connection.
+struct Orders {
+    to: UnboundedSender<Order>,
+    /// Has a session, and waits.
     rests: Arc<AtomicBool>,
+    /// Each order that is not done has its part of it.
+    under_way: Arc<()>,
 }
 
 /// Where the server is, for all lanes of a store.
@@ -40,40 +49,62 @@ impl Site {
 struct Order {
     call: Call,
     answer: oneshot::Sender<Result<Rows, Fault>>,
+    _under_way: Arc<()>,
+}
+
+impl Orders {
+    fn to_a_new_owner(site: &Arc<Site>) -> Self {
+        let (to, taken) = unbounded_channel();
+        let rests = Arc::<AtomicBool>::default();
+        tokio::spawn(Owner::new(Arc::clone(site), Arc::clone(&rests)).serve(taken));
+        Self { to, rests, under_way: Arc::default() }
+    }
+
+    /// Whether there is a connection, and nothing was asked that is not answered.
+    fn rest(&self) -> bool {
+        self.rests.load(Ordering::Relaxed) && Arc::strong_count(&self.under_way) == 1
+    }
+
+    /// Where the answer will be; the call itself if the runtime has ended on which its owner lived.
+    fn give(&self, call: Call) -> Result<oneshot::Receiver<Result<Rows, Fault>>, Call> {
+        let (answer, answered) = oneshot::channel();
+        let order = Order { call, answer, _under_way: Arc::clone(&self.under_way) };
+        self.to.send(order).map(|()| answered).map_err(|refused| refused.0.call)
+    }
 }
 
 impl Lane {
     pub fn new(site: Arc<Site>) -> Self {
-        Self { site, owner: Mutex::default(), rests: Arc::default() }
+        Self { site, owner: Mutex::default() }
     }
 
-    /// Whether it is connected, and nothing was asked that is not answered.
-    pub fn rests(&self) -> bool {
-        self.rests.load(Ordering::Relaxed)
+    /// Asks what decides nothing over the connection, if that rests; else the call comes back. Who asks for a lock meanwhile doesn't
+    /// wait for it, but gets another connection.
+    pub async fn ask_while_it_rests(&self, call: Call) -> Result<Result<Rows, Fault>, Call> {
+        let lent = self.owner().take_if(|orders| orders.rest());
+        let Some(orders) = lent else { return Err(call) };
+        let answer = orders.give(call)?.await.unwrap_or(Err(Fault::Abandoned));
+        self.owner().get_or_insert(orders); // Given back, unless there is another by now: then this one is closed.
+        Ok(answer)
     }
 
     /// Asks, behind all that was asked before. Dropped before it was sent it isn't; later it is, and what is asked next
     /// comes after it.
     pub async fn ask(&self, call: Call) -> Result<Rows, Fault> {
-        let (answer, answered) = oneshot::channel();
-        self.give(Order { call, answer });
-        answered.await.unwrap_or(Err(Fault::Abandoned))
+        self.give(call).await.unwrap_or(Err(Fault::Abandoned))
     }
 
-    fn give(&self, order: Order) {
-        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = match owner.as_ref() {
-            Some(orders) => match orders.send(order) {
-                Ok(()) => return,
-                // The runtime that it lived on has ended.
-                Err(refused) => refused.0,
-            },
-            None => order,
-        };
-        let (orders, taken) = unbounded_channel();
-        tokio::spawn(Owner::new(Arc::clone(&self.site), Arc::clone(&self.rests)).serve(taken));
-        let _ = orders.send(refused); // Its receiver was just moved into the task.
-        *owner = Some(orders);
+    fn give(&self, call: Call) -> oneshot::Receiver<Result<Rows, Fault>> {
+        let mut owner = self.owner();
+        let given = owner.get_or_insert_with(|| Orders::to_a_new_owner(&self.site)).give(call);
+        given.unwrap_or_else(|refused| {
+            let orders = owner.insert(Orders::to_a_new_owner(&self.site));
+            orders.give(refused).unwrap_or_else(|_| oneshot::channel().1) // Its receiver was just moved into the task.
+        })
+    }
+
+    fn owner(&self) -> MutexGuard<'_, Option<Orders>> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,8 +200,8 @@ impl Owner {
             return Ok(session);
         }
         // What can't be made is an error to who misses it, and not to all who come after that.
-        let lacks = std::mem::take(&mut self.lacks);
-        let session = Session::open(&self.site, self.given_up.as_ref(), lacks).await?;
+        let making = if std::mem::take(&mut self.lacks) { Making::Missing } else { Making::Newer };
+        let session = Session::open(&self.site, self.given_up.as_ref(), making).await?;
         *self.site.home.lock().unwrap_or_else(PoisonError::into_inner) = session.home.clone();
         self.given_up = None;
         Ok(session)

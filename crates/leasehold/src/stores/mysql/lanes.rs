@@ -52,10 +52,16 @@ impl Lanes {
     /// Writes one thing that decides nothing. Who asks for a lock, writes one note of it and is gone needs no second connection: that
     /// may be a whole fleet at once, each time a job is due. So the first goes over one that rests; whoever goes on has the next ones
     /// written aside.
-    pub async fn write_one(&self, call: Call) -> Result<Rows, Fault> {
-        let is_first = !self.has_noted.swap(true, Ordering::Relaxed);
-        let resting = self.named.iter().find(|lane| is_first && lane.rests());
-        resting.unwrap_or(&self.aside).ask(call).await
+    pub async fn write_one(&self, mut call: Call) -> Result<Rows, Fault> {
+        if !self.has_noted.swap(true, Ordering::Relaxed) {
+            for lane in &self.named {
+                match lane.ask_while_it_rests(call).await {
+                    Ok(answer) => return answer,
+                    Err(back) => call = back,
+                }
+            }
+        }
+        self.aside.ask(call).await
     }
 
     /// Asks for a name, behind all that was asked for it before.

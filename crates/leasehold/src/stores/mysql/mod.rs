@@ -31,6 +31,7 @@ use self::fault::Fault;
 use self::lane::Site;
 use self::lanes::Lanes;
 use self::options::Options;
+use self::schema::Making;
 use self::session::Session;
 use crate::error::{Applied, Error, ErrorKind, Result};
 use crate::finding::Finding;
@@ -142,7 +143,7 @@ impl MySql {
     /// Dropped, some of it may have been made; what is missing then is made by the next one.
     pub async fn migrate(url: &str) -> Result<()> {
         let site = Site::of(Options::parse(url)?);
-        let session = Session::open(&site, None, true).await.map_err(|fault| fault.told(&site.options.shown))?;
+        let session = Session::open(&site, None, Making::All).await.map_err(|fault| fault.told(&site.options.shown))?;
         session.close().await;
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::inventory::{self, Part};
 use super::options::Options;
 use crate::error::{Error, ErrorKind};
-use crate::stores::sql::inventory::named;
+use crate::stores::sql::inventory::{named, way_out};
 use crate::stores::sql::{self, KeyScheme};
 
 /// What this build makes. A procedure's name carries the version that brought it, or last changed it, so that programs of two
@@ -66,13 +66,20 @@ pub(super) struct Table {
     pub name: &'static str,
     pub rights: &'static [&'static str],
     pub cost: &'static str,
-    /// Whether most can do without.
-    pub is_special: bool,
+    pub needed_by: Whom,
+}
+
+/// Who can't do without a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    Locks,
+    Schedules,
+    Arbiters,
 }
 
 impl Table {
     const fn of(name: &'static str, rights: &'static [&'static str], cost: &'static str) -> Self {
-        Self { name, rights, cost, is_special: false }
+        Self { name, rights, cost, needed_by: Whom::Locks }
     }
 }
 
@@ -88,12 +95,12 @@ pub(super) const RIGHTS: [Table; 10] = [
     Table::of("modes", &["select", "insert"], "nothing works: which kind of lock the namespace has can't be agreed on"),
     Table::of("tokens", &["select", "insert", "update"], "session locks can't be granted"),
     Table {
-        is_special: true,
+        needed_by: Whom::Arbiters,
         ..Table::of("routes", &["select", "insert", "update"], "it can't be the arbiter of a fallback")
     },
     Table {
-        is_special: true,
-        ..Table::of("notes", ALL, "schedules can't write down what ran, nor read what is paused")
+        needed_by: Whom::Schedules,
+        ..Table::of("notes", ALL, "schedules run nothing, for they can't read what is paused, nor write down what ran")
     },
 ];
 
@@ -148,6 +155,17 @@ pub(super) async fn mode(db: &mut MySqlConnection, options: &Options) -> Result<
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
 }
 
+/// How much is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Making {
+    /// What the version that was written down does not have.
+    Newer,
+    /// Whatever is missing but columns, too: something has turned out to be.
+    Missing,
+    /// Columns, too: somebody asked for it.
+    All,
+}
+
 /// What the tables say of themselves.
 #[derive(Debug)]
 pub(super) struct Version {
@@ -159,24 +177,24 @@ pub(super) struct Version {
 }
 
 /// Sees to it that tables and procedures are there as this build knows them, and that this kind of lock is the namespace's;
-/// answers which tables they are. Newer ones are left untouched. Whatever their version says, some are known to be missing
-/// if it `lacks` some.
-pub(super) async fn prepare(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<String, Fault> {
-    if !lacks {
-        match made_and_agreed(db, options, false).await {
-            Err(fault) if fault.is_of_missing_tables() => {}
-            made => return made,
-        }
+/// answers which tables they are. Newer ones are left untouched.
+pub(super) async fn prepare(db: &mut MySqlConnection, options: &Options, making: Making) -> Result<String, Fault> {
+    if making != Making::Newer {
+        return made_and_agreed(db, options, making).await;
     }
-    made_and_agreed(db, options, true).await
+    match made_and_agreed(db, options, making).await {
+        Err(fault) if fault.is_of_missing_tables() => made_and_agreed(db, options, Making::Missing).await,
+        made => made,
+    }
 }
 
-async fn made_and_agreed(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<String, Fault> {
-    let home = made(db, options, lacks).await?;
+async fn made_and_agreed(db: &mut MySqlConnection, options: &Options, making: Making) -> Result<String, Fault> {
+    let home = made(db, options, making).await?;
     agree(db, options).await.map(|()| home)
 }
 
-async fn made(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<String, Fault> {
+async fn made(db: &mut MySqlConnection, options: &Options, making: Making) -> Result<String, Fault> {
+    let lacks = making != Making::Newer;
     if let Some(home) = current(db).await?
         && !lacks
     {
@@ -184,7 +202,7 @@ async fn made(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Resul
     }
     // One at a time: who comes later finds it done.
     run(db, "do get_lock(concat('leasehold ', sha1(database())), 5)").await?;
-    let made = make(db, lacks).await;
+    let made = make(db, options, making).await;
     run(db, "do release_lock(concat('leasehold ', sha1(database())))").await?;
     match made {
         Err(fault) if lacks && fault.is_of_rights() => check_is_whole(db, options, fault).await?,
@@ -211,7 +229,8 @@ async fn check_is_whole(db: &mut MySqlConnection, options: &Options, denied: Fau
     Err(Fault::Told(Box::new(Error::new(ErrorKind::AccessDenied, message))))
 }
 
-async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
+async fn make(db: &mut MySqlConnection, options: &Options, making: Making) -> Result<(), Fault> {
+    let lacks = making != Making::Newer;
     let is_current = current(db).await?.is_some();
     if is_current && !lacks {
         return Ok(());
@@ -223,7 +242,7 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
         run(db, statement).await?;
     }
     if lacks {
-        mend_tables(db).await?;
+        mend_tables(db, options, making).await?;
     }
     for procedure in PROCEDURES.into_iter().flat_map(statements) {
         match run(db, procedure).await {
@@ -240,22 +259,28 @@ async fn make(db: &mut MySqlConnection, lacks: bool) -> Result<(), Fault> {
     run(db, "set lock_wait_timeout = default").await
 }
 
-/// Adds what somebody has taken out of the tables. What stood there is lost, as it is with a whole table.
-async fn mend_tables(db: &mut MySqlConnection) -> Result<(), Fault> {
+/// Adds what somebody has taken out of the tables; columns only where that is asked for, and where there are no rows. Whoever reads
+/// a row goes by what stands there: one that said anew that no lease, mark or token was ever given out would have it given out
+/// twice.
+async fn mend_tables(db: &mut MySqlConnection, options: &Options, making: Making) -> Result<(), Fault> {
     let flaws = inventory::flaws(db).await?;
     for (table, parts) in inventory::lacking(&flaws) {
-        let is_lost = parts.iter().any(Part::makes_the_table)
-            || (parts.iter().any(Part::is_for_every_row) && has_rows(db, table).await?);
-        if is_lost {
-            let message = format!(
-                "tables are not as they should be (missing: {}), and what stood there can't be brought back; once no job holds a \
-                 lock: `drop table {table}`, then `leasehold migrate` again",
-                named(&flaws)
-            );
-            return Err(Fault::Told(Box::new(Error::new(ErrorKind::Misconfigured, message))));
-        }
-        let added: Vec<_> = parts.iter().map(Part::add).collect();
-        run(db, &format!("alter table {table} {}", added.join(", "))).await?;
+        let lacks_columns = parts.iter().any(Part::is_column);
+        let way_out = if parts.iter().any(Part::makes_the_table) || (lacks_columns && has_rows(db, table).await?) {
+            way_out(&[format!("`drop table {table}`")], [table])
+        } else if lacks_columns && making != Making::All {
+            "have `leasehold migrate` run".to_owned()
+        } else {
+            let added: Vec<_> = parts.iter().map(Part::add).collect();
+            run(db, &format!("alter table {table} {}", added.join(", "))).await?;
+            continue;
+        };
+        let message = format!(
+            "{} has tables that are not as they should be (missing: {}), and what stood there can't be brought back; {way_out}",
+            options.shown,
+            named(&flaws)
+        );
+        return Err(Fault::Told(Box::new(Error::new(ErrorKind::Misconfigured, message))));
     }
     Ok(())
 }

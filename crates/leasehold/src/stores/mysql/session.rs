@@ -11,6 +11,7 @@ use super::call::{Call, Rows};
 use super::fault::Fault;
 use super::lane::Site;
 use super::options::{Options, Place};
+use super::schema::Making;
 use super::{TIME, schema, shedlock};
 use crate::error::ErrorKind;
 use crate::stores::password::Password;
@@ -58,8 +59,8 @@ pub(super) struct Identity {
 }
 
 impl Session {
-    /// A new one; `before` is one that was given up while it was asked something, `lacks` whether tables are missing.
-    pub async fn open(site: &Site, before: Option<&Identity>, lacks: bool) -> Result<Self, Fault> {
+    /// A new one; `before` is one that was given up while it was asked something.
+    pub async fn open(site: &Site, before: Option<&Identity>, making: Making) -> Result<Self, Fault> {
         let options = &site.options;
         let late = |_| {
             let place = &options.place;
@@ -75,7 +76,7 @@ impl Session {
         let identity = tokio::time::timeout(PATIENCE, introduced).await.map_err(late)??;
         let identity = identity.unwrap_or(Identity { id: 0, host: String::new() });
         // Others may be making the tables at this moment.
-        let home = tokio::time::timeout(SILENCE, prepare(&mut db, options, lacks)).await.map_err(late)??;
+        let home = tokio::time::timeout(SILENCE, prepare(&mut db, options, making)).await.map_err(late)??;
         let mut session = Self { db, identity, home, seen: Instant::now() };
         if let Some(before) = before {
             session.end(before).await?;
@@ -134,9 +135,9 @@ impl Identity {
 }
 
 /// Sees to it that the tables are there; which ones they are, if they are ours.
-async fn prepare(db: &mut MySqlConnection, options: &Options, lacks: bool) -> Result<Option<String>, Fault> {
+async fn prepare(db: &mut MySqlConnection, options: &Options, making: Making) -> Result<Option<String>, Fault> {
     match &options.shedlock {
-        None => schema::prepare(db, options, lacks).await.map(Some),
+        None => schema::prepare(db, options, making).await.map(Some),
         Some(table) => shedlock::check(db, table).await.map(|_| None),
     }
 }

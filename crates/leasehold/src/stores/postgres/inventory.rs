@@ -39,13 +39,6 @@ pub(super) struct Column<'a> {
     pub text: &'a str,
 }
 
-impl Column<'_> {
-    /// Whether it has to say something in each row that there is.
-    pub fn is_for_every_row(&self) -> bool {
-        (self.text.contains(" not null") && !self.text.contains(" default ")) || self.text.contains(" primary key")
-    }
-}
-
 /// The columns that are missing of tables that are there.
 pub(super) fn columns<'a>(flaws: &'a [Flaw], schema: &str, script: &'a str) -> Vec<Column<'a>> {
     let missing = flaws.iter().filter(|flaw| flaw.is_missing);
@@ -137,16 +130,16 @@ mod tests {
         {
             assert!(wanted.contains(&Wanted { what: what.into(), text: text.into() }), "{wanted:#?}");
         }
-        for (table, name, text, is_for_every_row) in [
-            ("locks", "token", "token bigint not null default 0", false),
-            ("locks", "tag", "tag bigint", false),
-            ("ticks", "once", "once boolean not null", true),
-            ("schema", "one", "one integer primary key check (one = 1)", true),
+        for (table, name, text) in [
+            ("locks", "token", "token bigint not null default 0"),
+            ("locks", "tag", "tag bigint"),
+            ("ticks", "once", "once boolean not null"),
+            ("schema", "one", "one integer primary key check (one = 1)"),
         ] {
             let flaw = Flaw { what: format!("column {name} of leasehold_{table}"), is_missing: true };
             let flaws = [flaw];
             let made = columns(&flaws, "\"a b\"", &script);
-            assert_eq!((made[0].text, made[0].is_for_every_row()), (text, is_for_every_row));
+            assert_eq!(made[0].text, text);
         }
         let kinds = ["bigint", "text", "integer", "boolean", "bytea"];
         assert!(wanted.iter().all(|one| !one.what.starts_with("column") || kinds.contains(&&*one.text)), "{wanted:#?}");

@@ -63,6 +63,8 @@ struct Live {
     client: Client,
     /// Set once it is of no use any more: what is asked after that goes over another one.
     broken: AtomicBool,
+    /// Something is asked over it that no lock waits for.
+    is_lent: AtomicBool,
     silence: Mutex<Silence>,
 }
 
@@ -262,14 +264,26 @@ impl Link {
         Ok(sql::span(row.try_get(0)?))
     }
 
-    /// Whether it is there, and nobody waits for an answer.
-    pub fn rests(&self) -> bool {
-        self.current().is_some_and(|live| live.silence().is_none())
+    /// Asks what decides nothing over the connection, if that is there and nobody waits for an answer. Who asks for a lock meanwhile
+    /// doesn't wait for it, but gets another connection.
+    pub async fn call_while_it_rests(&self, statement: &str, given: &[Given<'_>]) -> Option<Result<Vec<Row>, Fault>> {
+        let (live, nth) = {
+            let held = self.held();
+            let live = held.as_ref().filter(|live| live.is_good() && live.silence().is_none())?;
+            live.is_lent.store(true, Ordering::Release);
+            (Arc::clone(live), live.silence().asked())
+        };
+        let answer = self.asked(&live, nth, statement, given).await;
+        live.is_lent.store(false, Ordering::Release);
+        Some(answer)
     }
 
     async fn once(self: &Arc<Self>, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
-        let live = self.live().await?;
-        let nth = live.silence().asked();
+        let (live, nth) = self.live().await?;
+        self.asked(&live, nth, statement, given).await
+    }
+
+    async fn asked(&self, live: &Live, nth: u64, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
         // Unnamed: behind a pooler the next statement may go to a server that knows no other.
         let answer = live.client.query_typed(statement, given).await.map_err(Fault::Sent);
         live.silence().answered(nth);
@@ -284,31 +298,39 @@ impl Link {
         answer
     }
 
-    /// A new one is made in a task of its own: a call that is given up meanwhile, as those of short leases are soon, leaves a
-    /// connection to the next one.
-    async fn live(self: &Arc<Self>) -> Result<Arc<Live>, Fault> {
-        if let Some(live) = self.current() {
-            return Ok(live);
+    /// One that is there, and which question of it comes next. A new one is made in a task of its own: a call that is given up
+    /// meanwhile, as those of short leases are soon, leaves a connection to the next one.
+    async fn live(self: &Arc<Self>) -> Result<(Arc<Live>, u64), Fault> {
+        loop {
+            if let Some(turn) = self.turn() {
+                return Ok(turn);
+            }
+            let first = Arc::clone(&self.connecting).lock_owned().await;
+            if let Some(turn) = self.turn() {
+                return Ok(turn);
+            }
+            let link = Arc::clone(self);
+            let made = tokio::spawn(async move {
+                let _first = first;
+                link.connect().await
+            });
+            made.await.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))?;
         }
-        let first = Arc::clone(&self.connecting).lock_owned().await;
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        let link = Arc::clone(self);
-        let made = tokio::spawn(async move {
-            let _first = first;
-            link.connect().await
-        });
-        made.await.unwrap_or_else(|error| Err(Fault::Unsent(ErrorKind::Internal, error.to_string())))
     }
 
-    async fn connect(&self) -> Result<Arc<Live>, Fault> {
+    async fn connect(&self) -> Result<(), Fault> {
         let (client, unasked) = self.server.connect(self.what_for).await?;
         tokio::spawn(drain(unasked));
         tokio::time::timeout(UNTIL_READY, self.server.prepare(&client)).await.map_err(|_| unready())??;
-        let live = Arc::new(Live { client, broken: AtomicBool::new(false), silence: Mutex::default() });
-        *self.held() = Some(Arc::clone(&live));
-        Ok(live)
+        *self.held() = Some(Arc::new(Live::new(client)));
+        Ok(())
+    }
+
+    /// The next turn, if the connection is of use. Nobody can lend it in between.
+    fn turn(&self) -> Option<(Arc<Live>, u64)> {
+        let held = self.held();
+        let live = held.as_ref().filter(|live| live.is_good() && !live.is_lent.load(Ordering::Acquire))?;
+        Some((Arc::clone(live), live.silence().asked()))
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
@@ -321,6 +343,10 @@ impl Link {
 }
 
 impl Live {
+    fn new(client: Client) -> Self {
+        Self { client, broken: AtomicBool::default(), is_lent: AtomicBool::default(), silence: Mutex::default() }
+    }
+
     fn is_good(&self) -> bool {
         !self.broken.load(Ordering::Acquire) && !self.client.is_closed() && !self.silence().is_too_long()
     }

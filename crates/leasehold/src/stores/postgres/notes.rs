@@ -1,13 +1,12 @@
 //! Notes in a table: a row for each.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::link::{Given, Link};
+use super::link::Given;
 use super::{Fault, Postgres, rows};
 use crate::error::Result;
 use crate::store::{Note, NoteId, Noted, Notes, Search, Topic};
@@ -33,15 +32,20 @@ impl Postgres {
             (&millis(*keep), Type::INT8),
             (&i64::from(*most), Type::INT8),
         ];
-        let link = self.link_for(notes);
-        link.call(&self.server.statements.note, &given).await.map(drop).map_err(|fault| self.told(fault))
+        let statement = &self.server.statements.note;
+        if self.is_first(notes)
+            && let Some(answer) = self.link.call_while_it_rests(statement, &given).await
+            && !answer.as_ref().is_err_and(Fault::is_worth_another_try)
+        {
+            return answer.map(drop).map_err(|fault| self.told(fault));
+        }
+        self.ask_aside(statement, &given).await.map(drop)
     }
 
     /// Who asks for a lock, writes one note of it and is gone needs no second connection: that may be a whole fleet at once, each time
-    /// a job is due. Nothing is under way there then; whoever goes on has the next ones written aside.
-    fn link_for(&self, notes: &[Note]) -> &Arc<Link> {
-        let is_first = notes.len() == 1 && !self.has_noted.swap(true, Ordering::Relaxed);
-        if is_first && self.link.rests() { &self.link } else { &self.aside }
+    /// a job is due. Whoever goes on has the next ones written aside.
+    fn is_first(&self, notes: &[Note]) -> bool {
+        notes.len() == 1 && !self.has_noted.swap(true, Ordering::Relaxed)
     }
 
     async fn read(&self, of: &Search) -> Result<Vec<Noted>> {

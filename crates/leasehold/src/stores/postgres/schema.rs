@@ -6,10 +6,10 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
-use super::inventory;
+use super::inventory::{self, Column};
 use super::options::Options;
 use crate::error::{Error, ErrorKind};
-use crate::stores::sql::inventory::{Flaw, named};
+use crate::stores::sql::inventory::{Flaw, named, way_out};
 
 /// What this build makes. A procedure's name carries the version that brought it, or last changed it, so that builds of two
 /// versions can work beside one another.
@@ -18,6 +18,9 @@ pub(super) const VERSION: i32 = 3;
 /// The oldest version whose procedures, where they are there, may still use the tables of this one. Those of version 1 know
 /// no tags: where one was, its token makes them refuse.
 const OLDEST: i32 = 1;
+
+/// The version that brought tags.
+const TAGS: i32 = 2;
 
 /// The oldest version that can use tables that this one has made: its procedures are among ours.
 const OLDEST_OF_NEW: i32 = 2;
@@ -79,8 +82,11 @@ pub(super) async fn prepare(client: &Client, options: &Options, making: Making) 
             check_may_make(client, options, version, &flaws).await?;
         }
         // What a newer version has left out is not put back.
-        if making == Making::All && version <= VERSION {
-            add_columns(client, options, &flaws, &script).await?;
+        if version <= VERSION {
+            let columns = lacking(client, options, version, &flaws, &script).await?;
+            if making == Making::All {
+                add_columns(client, options, &columns).await?;
+            }
         }
     }
     client.batch_execute(&script).await?;
@@ -98,19 +104,33 @@ pub(super) async fn prepare(client: &Client, options: &Options, making: Making) 
     Ok(home)
 }
 
-/// Adds the columns that somebody has dropped. What stood there is lost, as it is with a whole table.
-async fn add_columns(client: &Client, options: &Options, flaws: &[Flaw], script: &str) -> Result<(), Fault> {
-    let schema = &options.schema;
-    for column in inventory::columns(flaws, schema, script) {
-        let table = format!("{schema}.{}", column.table);
-        let has_rows = format!("select exists(select from {table})");
-        if column.is_for_every_row() && client.query_typed_one(&has_rows, &[]).await?.try_get(0)? {
+/// The columns that somebody has dropped, of tables without rows. Whoever reads a row goes by what stands there: one that said
+/// anew that no lease, mark or token was ever given out would have it given out twice.
+async fn lacking<'a>(
+    client: &Client,
+    options: &Options,
+    version: i32,
+    flaws: &'a [Flaw],
+    script: &'a str,
+) -> Result<Vec<Column<'a>>, Fault> {
+    let mut columns = inventory::columns(flaws, &options.schema, script);
+    // Tables of the first version have none, and get one.
+    columns.retain(|column| version >= TAGS || !(column.table == "leasehold_locks" && column.text.starts_with("tag ")));
+    for column in &columns {
+        let has_rows = format!("select exists(select from {}.{})", options.schema, column.table);
+        if client.query_typed_one(&has_rows, &[]).await?.try_get(0)? {
             return Err(beyond_repair(options, &named(flaws), [column.table]));
         }
+    }
+    Ok(columns)
+}
+
+async fn add_columns(client: &Client, options: &Options, columns: &[Column<'_>]) -> Result<(), Fault> {
+    for column in columns {
         // Whoever waits for a table, to change it, holds up all who come later.
         let add = format!(
-            "begin; set local lock_timeout = '1s'; alter table {table} add column if not exists {}; commit",
-            column.text
+            "begin; set local lock_timeout = '1s'; alter table {}.{} add column if not exists {}; commit",
+            options.schema, column.table, column.text
         );
         client.batch_execute(&add).await?;
     }
@@ -119,13 +139,12 @@ async fn add_columns(client: &Client, options: &Options, flaws: &[Flaw], script:
 
 /// The error of tables that can't be made right while they are kept.
 fn beyond_repair<'a>(options: &Options, flaws: &str, tables: impl IntoIterator<Item = &'a str>) -> Fault {
-    let drops: BTreeSet<_> =
-        tables.into_iter().map(|table| format!("`drop table {}.{table}`", options.schema)).collect();
-    let drops = drops.into_iter().collect::<Vec<_>>().join(", ");
+    let tables: BTreeSet<_> = tables.into_iter().collect();
+    let drops: Vec<_> = tables.iter().map(|table| format!("`drop table {}.{table}`", options.schema)).collect();
     let message = format!(
-        "{} has tables that are not as they should be ({flaws}), and what stands there can't be brought over; once no job holds \
-         a lock: {drops}, then `leasehold migrate` again",
-        options.shown
+        "{} has tables that are not as they should be ({flaws}), and what stood there can't be brought back; {}",
+        options.shown,
+        way_out(&drops, tables)
     );
     Fault::Told(Error::new(ErrorKind::Misconfigured, message).into())
 }

@@ -57,6 +57,32 @@ pub(crate) fn named<'a>(flaws: impl IntoIterator<Item = &'a Flaw>) -> String {
     flaws.into_iter().map(|flaw| flaw.what.as_str()).collect::<Vec<_>>().join(", ")
 }
 
+/// What an operator does about tables that can't be made right while they are kept, and what is forgotten by that.
+pub(crate) fn way_out<'a>(drops: &[String], tables: impl IntoIterator<Item = &'a str>) -> String {
+    let costs: Vec<_> = tables.into_iter().map(|table| format!("{table}: {}", forgotten_with(table))).collect();
+    format!(
+        "stop all jobs and schedulers, then {} and `leasehold migrate` again; that forgets what stands there ({})",
+        drops.join(", "),
+        costs.join("; ")
+    )
+}
+
+/// What nobody knows any more without the rows of a table.
+fn forgotten_with(table: &str) -> &'static str {
+    match table.strip_prefix("leasehold_").unwrap_or(table) {
+        "locks" => "who holds what, and in PostgreSQL which ticks, slots and keys were claimed: they may run again",
+        "names" => "which ticks, slots and keys were claimed: they may run again",
+        "fence" => "the last tokens: the next begin at the time of day",
+        "waiters" => "who waits",
+        "ticks" => "which runs are not finished",
+        "modes" => "which kind of lock each namespace has",
+        "routes" => "where a fallback leads, and its epoch",
+        "notes" => "the history of schedules, and what is paused or was asked for",
+        "tokens" => "the last token of session locks: the next begins at the time of day",
+        _ => "the tables' version",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

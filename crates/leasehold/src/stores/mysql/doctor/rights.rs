@@ -3,7 +3,7 @@
 use super::Patient;
 use crate::finding::Finding;
 use crate::stores::mysql::options::Options;
-use crate::stores::mysql::schema::{self, Table};
+use crate::stores::mysql::schema::{self, Table, Whom};
 use crate::stores::sql::{KeyScheme, Mode};
 
 const DENIED: [u16; 4] = [1044, 1142, 1143, 1370];
@@ -25,14 +25,14 @@ pub(super) async fn findings(patient: &mut Patient<'_>) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     let is_of_leases = patient.options.kind == Mode::Lease;
-    for Table { name, rights, cost, is_special } in
+    for Table { name, rights, cost, needed_by } in
         schema::RIGHTS.into_iter().filter(|table| is_needed(table, patient.options))
     {
         let missing = missing(patient, &format!("leasehold_{name}"), rights).await.join(", ");
         if !missing.is_empty() {
             let message = format!("this user has no right to {missing} on leasehold_{name}: {cost}");
             let fix = format!("grant {missing} on leasehold_{name} to it");
-            findings.push(if is_special {
+            findings.push(if needed_by == Whom::Arbiters {
                 Finding::warning("rights", message, fix)
             } else {
                 Finding::problem("rights", message, fix)
@@ -62,7 +62,7 @@ fn is_needed(table: &Table, options: &Options) -> bool {
 
 /// Whether the kind of locks that is asked for can't do without a table.
 pub(super) fn needs(name: &str, options: &Options) -> bool {
-    let mut tables = schema::RIGHTS.iter().filter(|table| is_needed(table, options) && !table.is_special);
+    let mut tables = schema::RIGHTS.iter().filter(|table| is_needed(table, options) && table.needed_by == Whom::Locks);
     tables.any(|table| name == format!("leasehold_{}", table.name))
 }
 

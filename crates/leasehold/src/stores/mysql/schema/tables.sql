@@ -89,8 +89,9 @@ create table if not exists leasehold_notes(
     key leasehold_outdated(ends)
 ) engine = innodb default character set binary
 //
--- Tables of version 1 had no tags. MySQL can't add a column only if it isn't there.
-set @leasehold = (select if(count(*) > 0, 'do 0', 'alter table leasehold_locks add column tag bigint')
+-- Tables of version 1 had no tags. MySQL can't add a column only if it isn't there. What somebody has dropped since is not put back:
+-- leases would lose theirs, and tokens go back.
+set @leasehold = (select if(count(*) > 0 or exists(select 1 from leasehold_schema where version > 1), 'do 0', 'alter table leasehold_locks add column tag bigint')
     from information_schema.columns
     where table_schema = database() and table_name = 'leasehold_locks' and column_name = 'tag')
 //
@@ -100,7 +101,7 @@ execute leasehold
 //
 deallocate prepare leasehold
 //
-set @leasehold = (select if(count(*) > 0, 'do 0', 'alter table leasehold_names add column epoch bigint')
+set @leasehold = (select if(count(*) > 0 or exists(select 1 from leasehold_schema where version > 1), 'do 0', 'alter table leasehold_names add column epoch bigint')
     from information_schema.columns
     where table_schema = database() and table_name = 'leasehold_names' and column_name = 'epoch')
 //

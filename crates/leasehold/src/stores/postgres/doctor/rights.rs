@@ -9,10 +9,14 @@ use crate::finding::Finding;
 use crate::stores::sql::{KeyScheme, Mode};
 
 /// What most can do without: a table, the rights on it, and what is lost without them.
-const SPECIAL: [(&str, &str, &str); 2] = [
-    ("routes", "select,insert,update", "it can't be the arbiter of a fallback"),
-    ("notes", "select,insert,update,delete", "schedules can't write down what ran, nor read what is paused"),
-];
+const SPECIAL: (&str, &str, &str) = ("routes", "select,insert,update", "it can't be the arbiter of a fallback");
+
+/// What nobody who has schedules can do without.
+const OF_SCHEDULES: (&str, &str, &str) = (
+    "notes",
+    "select,insert,update,delete",
+    "schedules run nothing, for they can't read what is paused, nor write down what ran",
+);
 
 /// What session locks take their tokens from.
 const TOKENS: (&str, &str) = ("tokens", "select,usage,update");
@@ -75,9 +79,8 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
         findings.push(Finding::fine("rights", "all that locks need"));
     }
     if is_of_leases {
-        for special in SPECIAL {
-            findings.extend(without(patient, special).await);
-        }
+        findings.extend(without(patient, SPECIAL, Finding::warning).await);
+        findings.extend(without(patient, OF_SCHEDULES, Finding::problem).await);
     }
     findings
 }
@@ -105,7 +108,11 @@ async fn cannot_execute(patient: &Patient<'_>) -> Option<Finding> {
 }
 
 /// Tables of an older version may not have it.
-async fn without(patient: &Patient<'_>, (table, rights, cost): (&str, &str, &str)) -> Option<Finding> {
+async fn without(
+    patient: &Patient<'_>,
+    (table, rights, cost): (&str, &str, &str),
+    finding: fn(&'static str, String, String) -> Finding,
+) -> Option<Finding> {
     if !patient.has(table).await {
         return None;
     }
@@ -115,7 +122,7 @@ async fn without(patient: &Patient<'_>, (table, rights, cost): (&str, &str, &str
         return None;
     }
     let message = format!("this role has no right to {missing} on {name}: {cost}");
-    Some(Finding::warning("rights", message, format!("grant {missing} on {name} to this role, if it is to have that")))
+    Some(finding("rights", message, format!("grant {missing} on {name} to this role, if it is to have that")))
 }
 
 pub(super) async fn missing<'a>(patient: &Patient<'_>, table: &String, rights: &'a str) -> Vec<&'a str> {

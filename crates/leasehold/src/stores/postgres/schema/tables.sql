@@ -21,9 +21,10 @@ create table if not exists @.leasehold_locks(
     primary key(ns, name, slot)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- Version 1 had no tags. It needs the table for itself, for an instant: whoever waits for that holds up all locks.
+-- Version 1 had no tags. It needs the table for itself, for an instant: whoever waits for that holds up all locks. What somebody
+-- has dropped since is not put back: leases would lose theirs.
 do $$ begin
-    if not exists (select from pg_attribute where attrelid = '@.leasehold_locks'::regclass and attname = 'tag') then
+    if not exists (select from @.leasehold_schema where version > 1) and not exists (select from pg_attribute where attrelid = '@.leasehold_locks'::regclass and attname = 'tag') then
         perform set_config('lock_timeout', '1s', true);
         alter table @.leasehold_locks add column tag bigint;
     end if;
