@@ -19,7 +19,7 @@ use super::{GIVEN_UP_AFTER, LIMIT, Redis, again, for_each_ttl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Grant, LeaseKey, Place, Renewal};
-use crate::store::{Carried, Epoch, Incarnation, Primary, Refusal, Route, Serving, Tagged, Target};
+use crate::store::{Carried, Epoch, Incarnation, Primary, Reached, Refusal, Route, Serving, Tagged, Target};
 
 /// A route to here, as scripts are told it: whole lines of `INFO`, and the epoch.
 struct Told {
@@ -125,17 +125,15 @@ impl Redis {
         self.run(&self.servers, script, &key, make).await.map(drop)
     }
 
-    async fn reached_for(&self, epoch: Epoch, anew: bool) -> Result<Duration> {
+    async fn reached_for(&self, epoch: Epoch, anew: bool, longest: Duration) -> Result<Reached> {
         let (script, key) = (&self.scripts.primary.reached, keys::reached(&self.options.namespace));
         let make = |session: Session<'_>| {
-            let mut call = script.begin(session, 1, 2, 256);
-            call.arg(&key).arg(epoch.number()).arg(i32::from(anew));
+            let mut call = script.begin(session, 1, 3, 256);
+            call.arg(&key).arg(epoch.number()).arg(i32::from(anew)).arg(super::millis(longest));
             call
         };
-        match self.run(&self.servers, script, &key, make).await? {
-            Value::Int(span) => Ok(answer::millis(span)),
-            other => Err(unreadable(&other)),
-        }
+        let mut fields = Fields::of(self.run(&self.servers, script, &key, make).await?)?;
+        Ok(Reached { span: answer::millis(fields.number()?), unseen: answer::millis(fields.number()?) })
     }
 
     async fn serving(&self) -> Result<Serving> {
@@ -239,8 +237,8 @@ impl Primary for Redis {
         Box::pin(self.raise_to(epoch))
     }
 
-    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
-        Box::pin(self.reached_for(epoch, anew))
+    fn reached(&self, epoch: Epoch, anew: bool, longest: Duration) -> BoxFuture<'_, Result<Reached>> {
+        Box::pin(self.reached_for(epoch, anew, longest))
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
