@@ -189,12 +189,17 @@ fn a_run_that_too_few_replicas_have_says_so_and_leaves_no_lock_behind() {
     }
 }
 
-/// Found by an adversary: it was granted or refused by what the name hashed to, and without the restart guard.
+/// Found by an adversary: it was granted or refused by what the name hashed to, and without the restart guard. Who may not
+/// ask for `INFO` is told, too.
 #[test]
 fn a_node_of_a_cluster_is_no_server_on_its_own() {
-    let (server, bench) = (Redis::options().config("cluster-enabled", "yes").start(), Bench::new());
+    let user = "user blind on >secret ~* &* +@all -info";
+    let (server, bench) = (Redis::options().config("cluster-enabled", "yes").acl(&[user]).start(), Bench::new());
     let right = format!("write redis+cluster://{}", server.address());
-    on(&server, &bench, &["run", "job", "--", "true"]).fails(78, &["a node of a cluster", &right]);
+    for url in [server.url(), server.url_as("blind", "secret")] {
+        let ran = ran(bench.bare(["run", "job", "--", "true"]).env("LEASEHOLD_STORE", url));
+        ran.fails(78, &["a node of a cluster", &right]);
+    }
 }
 
 /// A stranger's lock says nothing of when it was taken.
