@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Holding, Span};
+use leasehold::{FencingToken, Holding, Span};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
@@ -73,6 +73,13 @@ pub fn tell(message: &str) {
 /// As people read it, and a hold that has no end as that.
 pub fn duration(duration: Duration) -> String {
     if duration == Holding::NO_END { "no end".into() } else { Span(duration).to_string() }
+}
+
+/// For how long somebody has held it; none where that is a worker of another library, who alone knows. Where no library
+/// is named (`compat=plain`), the grant has no token.
+pub fn known(held_for: Duration, library: Option<&str>, token: FencingToken) -> Option<Duration> {
+    let is_foreign = library.is_some() || token == FencingToken::default();
+    Some(held_for).filter(|held_for| !is_foreign || !held_for.is_zero())
 }
 
 /// Milliseconds for JSON; more than 500 million years are cut.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::{Bench, Going, LIMIT, Ran, ran};
 use leasehold_testkit::process::eventually;
 use leasehold_testkit::servers::Redis;
+use nix::sys::signal::Signal;
 
 const YEAR: &str = "0 0 1 1 *";
 
@@ -145,5 +146,80 @@ fn doctor_tells_of_a_password_that_everybody_may_read() {
         assert_eq!(doctor.code, 0, "it works all the same: {doctor:?}");
         let told = ["warning  password file: ", "password (mode 644)", "fix: chmod 600 ./password"];
         assert_eq!(told.map(|words| doctor.stdout.contains(words)), [is_told; 3], "{mode:o}: {doctor:?}");
+    }
+}
+
+/// Found by an adversary: with exactly the rights of the page no tick ran, and two commands were refused.
+#[test]
+fn with_the_least_of_rights_a_schedule_runs_and_what_it_did_is_shown() {
+    let page = include_str!("../../../docs/stores/redis.md");
+    let rights = page.split("ACL SETUSER jobs on >secret ").nth(1).expect("it is there").split("\n\n").next().unwrap();
+    let rights = rights.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (server, bench) = (Redis::options().acl(&[&format!("user least on >secret {rights}")]).start(), Bench::new());
+    bench.write("leasehold.toml", "[jobs.one]\nevery = \"1s\"\ncommand = \"echo ran >>witness\"\n");
+    let as_least = |args: &[&str]| {
+        let mut command = bench.bare(args);
+        command.env("LEASEHOLD_STORE", server.url_as("least", "secret"));
+        command
+    };
+    let node = Going::start(&mut as_least(&["schedule"]));
+    eventually("two ticks have run", LIMIT, || {
+        fs::read_to_string(bench.path("witness")).is_ok_and(|ran| ran.lines().count() >= 2)
+    });
+    eventually("both are recorded", LIMIT, || {
+        let runs = ran(&mut as_least(&["history", "one", "--json"])).json();
+        runs.as_array().is_some_and(|runs| runs.len() >= 2)
+    });
+    ran(&mut as_least(&["contention"])).says(&[]);
+    ran(&mut as_least(&["pause", "one"])).says(&[]);
+    ran(&mut as_least(&["resume", "one"])).says(&[]);
+    node.send(Signal::SIGTERM);
+    assert_eq!(node.end().0, 0);
+}
+
+/// Found by an adversary: it said that the store had not answered, and left the lock held for its whole TTL.
+#[test]
+fn a_run_that_too_few_replicas_have_says_so_and_leaves_no_lock_behind() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let url = format!("{}?wait_replicas=1", server.url());
+    for ttl in ["3s", "5s", "10s"] {
+        let ran = ran(bench.bare(["run", "job", "--ttl", ttl, "--", "true"]).env("LEASEHOLD_STORE", &url));
+        ran.fails(69, &["0 of the 1 replicas"]);
+        on(&server, &bench, &["status", "job"]).says(&["job is free"]);
+    }
+}
+
+/// Found by an adversary: it was granted or refused by what the name hashed to, and without the restart guard. Who may not
+/// ask for `INFO` is told, too.
+#[test]
+fn a_node_of_a_cluster_is_no_server_on_its_own() {
+    let user = "user blind on >secret ~* &* +@all -info";
+    let (server, bench) = (Redis::options().config("cluster-enabled", "yes").acl(&[user]).start(), Bench::new());
+    let right = format!("write redis+cluster://{}", server.address());
+    for url in [server.url(), server.url_as("blind", "secret")] {
+        let ran = ran(bench.bare(["run", "job", "--", "true"]).env("LEASEHOLD_STORE", url));
+        ran.fails(78, &["a node of a cluster", &right]);
+    }
+}
+
+/// A stranger's lock says nothing of when it was taken.
+#[test]
+fn how_long_another_librarys_worker_has_held_a_lock_is_not_made_up() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    for library in ["redis-py", "plain"] {
+        let url = format!("{}?compat={library}", server.url());
+        let on = |args: &[&str]| ran(bench.bare(args).env("LEASEHOLD_STORE", &url));
+        on(&["run", "job", "--", "true"]).says(&[]); // A name that one of ours has had is listed.
+        server.command(&["SET", "job", "6f1ed002ab5595859014ebf0951522d9", "PX", "60000"]);
+        on(&["status", "job"]).says(&["since    unknown"]);
+        assert_eq!(on(&["status", "job", "--json"]).json()["held_for_ms"], serde_json::Value::Null);
+        on(&["ls"]).says(&["unknown"]);
+        let refused = on(&["run", "job", "--", "true"]);
+        refused.fails(75, &["6f1ed002ab5595859014ebf0951522d9; not run"]);
+        on(&["release", "job"]).fails(75, &["6f1ed002ab5595859014ebf0951522d9; unless renewed"]);
+        let watch = Going::start(bench.bare(["watch", "job"]).env("LEASEHOLD_STORE", &url));
+        assert!(watch.line().contains("job: held by foreign: "), "for nobody knows how long");
+        server.command(&["DEL", "job"]);
+        assert!(watch.line().contains("job: ended: foreign: "));
     }
 }

@@ -25,7 +25,7 @@ pub use arbiter::{Arbiter, Force, Reading, RouteTerms, Switch, Switched, TickCla
 pub use news::{Ballot, Listener, News};
 pub(crate) use news::{Listeners, tell};
 pub use notes::{Note, NoteId, Noted, Notes, Search, Topic};
-pub use primary::{Primary, Serving};
+pub use primary::{Primary, Reached, Serving};
 pub use tagged::{Carried, Epoch, Incarnation, Refusal, Route, Tagged, Target};
 
 /// A place where leases live. Object safe: a store is chosen at run time, by URL.

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Applied, Guard, Lock, Locks, Outcome};
+use leasehold::{Applied, ErrorKind, Guard, Lock, Locks, Outcome};
 use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::{Redis, RedisCluster, cases, slot_of};
 
@@ -91,7 +91,7 @@ fn in_a_cluster() {
             e03_a_map_that_is_wrong_makes_no_storm
             e07_nodes_that_forget_their_scripts_are_told_them_again
             e16_a_release_at_a_hung_master_ends_and_is_made_up_for
-            f01_a_lost_wake_up_costs_a_second_at_most
+            f01_a_lost_wake_up_costs_a_look_and_not_the_ttl
             a_slot_moves_while_its_lock_is_held_and_waited_for
             a_hung_master_keeps_no_lock_of_the_others_from_being_renewed
         },
@@ -105,12 +105,14 @@ async fn any_node_leads_to_all(cluster: &RedisCluster) {
             soon(&locks.lock(name)).await.release().await.unwrap();
         }
     }
-    let error = locks(&cluster.nodes()[0].url()).await;
-    let mut errors = Vec::new();
+    // As a server on its own it has but some of the names, and is refused whatever a name's slot is.
+    let alone = locks(&cluster.nodes()[0].url()).await;
+    let right = format!("write redis+cluster://{}", cluster.nodes()[0].address());
     for name in ["a", "b", "c", "d", "e", "f"] {
-        errors.extend(error.lock(name).try_acquire().await.err());
+        let error = alone.lock(name).try_acquire().await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
+        assert!(error.to_string().contains(&right), "{error}");
     }
-    assert!(errors.iter().any(|error| error.to_string().contains("write redis+cluster://")), "{errors:?}");
 }
 
 async fn b02_nothing_that_was_asked_of_a_dead_master_reaches_the_next_one(cluster: &RedisCluster) {
@@ -209,7 +211,7 @@ async fn e16_a_release_at_a_hung_master_ends_and_is_made_up_for(cluster: &RedisC
     eventually_async("it is released at the new master", SOON, async || is_free(&locks, "e16").await).await;
 }
 
-async fn f01_a_lost_wake_up_costs_a_second_at_most(cluster: &RedisCluster) {
+async fn f01_a_lost_wake_up_costs_a_look_and_not_the_ttl(cluster: &RedisCluster) {
     let ours = locks(&url(cluster)).await;
     let guard = soon(&ours.lock("f01").ttl(TTL)).await;
     let waits = waits(cluster, "f01").await;
@@ -219,7 +221,7 @@ async fn f01_a_lost_wake_up_costs_a_second_at_most(cluster: &RedisCluster) {
     let released = Instant::now();
     let _ = guard.release().await; // Its connection may have been among them.
     let next = tokio::time::timeout(SOON, waits).await.unwrap().expect("its turn came");
-    assert!(released.elapsed() < Duration::from_secs(4), "{:?}", released.elapsed());
+    assert!(released.elapsed() < TTL / 2, "{:?}", released.elapsed());
     next.release().await.unwrap();
 }
 

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::store::{Note, NoteId, Search, Topic};
 use leasehold::{Applied, ErrorKind, Finding, Outcome, Severity};
 use leasehold_testkit::process::{eventually, eventually_async};
 use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, cases};
@@ -159,6 +160,15 @@ async fn with_the_least_of_rights_locks_work_and_what_is_missing_is_told() {
     guard.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
 
+    let store = store(&server.url_as("least", "secret"));
+    let (notes, topic) = (store.as_notes().expect("it keeps them"), Topic::of_all("kept"));
+    let id = NoteId::new("1").unwrap();
+    let note = Note { topic: topic.clone(), id: id.clone(), text: "kept".into(), keep: SOON, most: 1 };
+    notes.note(std::slice::from_ref(&note)).await.unwrap();
+    let found = notes.notes(&Search::newest(topic.clone(), 1)).await.unwrap();
+    assert_eq!(found.iter().map(|noted| &*noted.text).collect::<Vec<_>>(), ["kept"]);
+    notes.erase(&topic, &[id]).await.unwrap();
+
     let told = Told::of(&server.url_as("least", "secret")).await;
     told.has_problems(&[])
         .warning("version", "not known")
@@ -199,6 +209,25 @@ async fn e11_a_policy_that_forbids_scripts_is_told_at_the_first_call_and_by_the_
     assert_eq!(server.command(&["DBSIZE"]).integer(), 0);
 }
 
+/// Found by an adversary: the page had forgotten it, schedules stood still, and doctor was content.
+#[tokio::test]
+async fn without_the_right_that_notes_need_the_doctor_says_what_it_costs_and_the_error_which_it_is() {
+    let user = "user no_notes on >secret ~* &* +@all -zrevrangebyscore";
+    let server = Redis::options().acl(&[user]).start();
+    let url = server.url_as("no_notes", "secret");
+    Told::of(&url)
+        .await
+        .has_problems(&["rights"])
+        .problem("rights", "lacks +zrevrangebyscore: `schedule` runs nothing");
+    Told::of(&format!("{url}?compat=plain")).await.has_problems(&[]);
+    let store = store(&url);
+    let search = Search::newest(Topic::of_all("kept"), 1);
+    let error = store.as_notes().expect("it keeps them").notes(&search).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+    assert!(error.to_string().contains("run ZREVRANGEBYSCORE, which"), "{error}");
+    acquired(&locks(&url).await.lock("job")).await.release().await.unwrap();
+}
+
 /// The server says of a script only that its user can't run something in it.
 #[tokio::test]
 async fn a_forbidden_command_of_a_script_is_denied_access() {
@@ -210,7 +239,7 @@ async fn a_forbidden_command_of_a_script_is_denied_access() {
     }
     let error = refusal(&server.url_as("no_hset", "secret")).await;
     assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::Maybe), "{error}");
-    assert!(error.to_string().contains("doctor"), "{error}");
+    assert!(error.to_string().contains("HSET") && error.to_string().contains("doctor"), "{error}");
 }
 
 #[tokio::test]

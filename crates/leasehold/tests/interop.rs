@@ -139,7 +139,8 @@ fn many_rounds(library: &'static str) {
     let turns = order.windows(2).filter(|two| two[0] != two[1]).count();
     let ours = order.iter().filter(|side| **side == "ours").count();
     println!("{library}: {ours} rounds of ours, {} of theirs, {turns} turns", order.len() - ours);
-    assert!(turns >= ROUNDS / 20, "they took turns {turns} times in {} rounds", order.len());
+    // Ours give way after every fourth round each, so that at most eight rounds of ours follow one another.
+    assert!(turns >= ROUNDS / 5, "they took turns {turns} times in {} rounds", order.len());
     eventually("nothing is left", SOON, || beside.is_left().is_empty());
 }
 

@@ -49,6 +49,36 @@ async fn memory_keeps_leases_under_a_route_as_a_primary() {
     }
 }
 
+/// As the memory does, which the simulation plays.
+#[tokio::test]
+async fn a_time_in_which_nobody_looked_counts_for_half_of_the_longest_that_counts() {
+    let server = Redis::start();
+    let store = store(&server.url());
+    let reached = async |epoch, anew| primary(&*store).reached(epoch, anew, 60 * SECOND).await.unwrap().span;
+    let key = "leasehold:default:reached";
+    // As if it had last been looked at so much earlier: what was counted stays.
+    let looked_ago = |ago: i64| {
+        let said = server.command(&["GET", key]).text();
+        let (rest, last) = said.rsplit_once(' ').expect("when it was looked at stands last");
+        let earlier = last.parse::<i64>().unwrap() - ago * 1000;
+        server.command(&["SET", key, &format!("{rest} {earlier}"), "PX", "60000"]);
+    };
+    let about = |span: Duration, seconds: u32| (seconds * SECOND..(seconds + 10) * SECOND).contains(&span);
+    assert!(reached(Epoch::FIRST, false).await.is_zero());
+    looked_ago(40);
+    let span = reached(Epoch::FIRST, false).await;
+    assert!(about(span, 40), "somebody comes often enough: {span:?}");
+    looked_ago(3600);
+    let span = reached(Epoch::FIRST, false).await;
+    assert!(about(span, 70), "nobody knows of that hour: {span:?}");
+    assert!(reached(Epoch::FIRST.later(1), false).await.is_zero(), "another route");
+    looked_ago(40);
+    assert!(reached(Epoch::FIRST.later(1), true).await.is_zero(), "anew");
+    looked_ago(-3600);
+    assert!(reached(Epoch::FIRST.later(1), false).await.is_zero(), "its clock was set back");
+    assert!(server.command(&["PTTL", key]).integer() > 60_000, "it is forgotten in the end");
+}
+
 /// Those of an arbiter, to itself.
 struct ToArbiter(Memory);
 

@@ -149,6 +149,36 @@ async fn what_too_few_replicas_have_is_not_granted_and_not_renewed() {
     .await;
 }
 
+/// Found by an adversary: with a short TTL the call was given up before the server had said that no replica has it, and the
+/// lock stayed held.
+#[tokio::test(flavor = "multi_thread")]
+async fn too_few_replicas_are_named_whatever_the_ttl_and_the_lock_is_given_back() {
+    let server = Redis::start();
+    let locks = locks(&format!("{}?wait_replicas=1", server.url())).await;
+    for ttl in [3, 5, 10].map(Duration::from_secs) {
+        let name = format!("job-{ttl:?}");
+        let error = locks.lock(&name).ttl(ttl).try_acquire().await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::Maybe), "{ttl:?}: {error}");
+        assert!(error.to_string().contains("0 of the 1 replicas"), "{ttl:?}: {error}");
+    }
+    locks.shutdown().await;
+    assert_eq!(server.command(&["KEYS", "leasehold:default:{job-*}"]).items(), [], "each is given back");
+}
+
+/// The same of renewals: who holds the lock is told why it is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_of_a_short_lease_that_too_few_replicas_have_is_told_as_that() {
+    let master = Redis::start();
+    let replica = Redis::replica_of(&master);
+    replica.catch_up_with(&master);
+    let locks = locks(&format!("{}?wait_replicas=1", master.url())).await;
+    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    replica.pause();
+    let reason = tokio::time::timeout(SOON, guard.lost()).await.expect("a renewal that may be lost doesn't count");
+    let LossReason::Unreachable(why) = &reason else { panic!("{reason:?}") };
+    assert!(why.to_string().contains("0 of the 1 replicas"), "{why}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_replicas_is_handed_nothing_behind_its_back() {
     let master = Redis::start();

@@ -69,7 +69,7 @@ fn behind_sentinels() {
             e02_e04_two_clients_go_on_alternating_over_a_failover
             e07_a_new_master_that_forgets_its_scripts_is_told_them_again
             e16_a_release_at_a_hung_master_ends_and_is_made_up_for
-            f01_a_lost_wake_up_costs_a_second_at_most
+            f01_a_lost_wake_up_costs_a_look_and_not_the_ttl
             a_hung_master_is_left_and_what_it_had_granted_lives_on
         },
     );
@@ -204,7 +204,7 @@ async fn e16_a_release_at_a_hung_master_ends_and_is_made_up_for(servers: &RedisS
     assert_ne!(servers.master().port(), old.port());
 }
 
-async fn f01_a_lost_wake_up_costs_a_second_at_most(servers: &RedisSentinels) {
+async fn f01_a_lost_wake_up_costs_a_look_and_not_the_ttl(servers: &RedisSentinels) {
     let (ours, others) = (locks(&url(servers)).await, locks(&url(servers)).await);
     let guard = soon(&ours.lock("f01").ttl(TTL)).await;
     let waits = tokio::spawn(async move { others.lock("f01").acquire().await.unwrap().guard() });
@@ -216,7 +216,7 @@ async fn f01_a_lost_wake_up_costs_a_second_at_most(servers: &RedisSentinels) {
     let released = Instant::now();
     let _ = guard.release().await; // Its connection may have been among them.
     let next = tokio::time::timeout(SOON, waits).await.unwrap().unwrap().expect("its turn came");
-    assert!(released.elapsed() < Duration::from_secs(4), "{:?}", released.elapsed());
+    assert!(released.elapsed() < TTL / 2, "{:?}", released.elapsed());
     next.release().await.unwrap();
 }
 

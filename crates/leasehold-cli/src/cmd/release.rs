@@ -8,7 +8,7 @@ use super::status::Status;
 use crate::args::ReleaseArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output::{self, duration, plain};
+use crate::output::{self, duration, known, plain};
 
 /// Runs the verb.
 ///
@@ -112,9 +112,10 @@ fn refusal(held: &Holding) -> String {
     if held.holder.is_none() {
         return format!("nobody holds {name}, but it is kept for another {left}; --now ends that");
     }
-    let (who, since) = (who(held), duration(held.held_for));
+    let (who, since) = (who(held), known(held.held_for, held.library, held.token));
+    let since = since.map_or_else(String::new, |since| format!(" for {}", duration(since)));
     format!(
-        "{name} is held by {who} for {since}; {ends}. To end it:
+        "{name} is held by {who}{since}; {ends}. To end it:
   --force  revoke it: it is renewed no more. The holder is told, stops its job and
            releases the lock; if it can't, the TTL ends it. Never do two run
   --now    free it at once: two may run until the old holder notices.

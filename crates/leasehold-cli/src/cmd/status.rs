@@ -12,7 +12,7 @@ use super::route::{self, Route};
 use crate::args::StatusArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output::{self, duration, milliseconds, plain};
+use crate::output::{self, duration, known, milliseconds, plain};
 
 /// How many waiters people are shown.
 const SHOWN: usize = 20;
@@ -70,7 +70,7 @@ pub struct Status {
     pub library: Option<&'static str>,
     /// Of the last grant, where the store still knows it. Text: 63 bits are more than a JSON number carries safely.
     pub token: Option<String>,
-    /// Since the grant.
+    /// Since the grant; none where another library's worker holds it, who alone knows.
     pub held_for_ms: Option<u64>,
     /// Until the lock ends if it is not renewed; until the minimum hold is over.
     pub ttl_left_ms: Option<u64>,
@@ -99,7 +99,7 @@ pub struct Other {
     label: String,
     library: Option<&'static str>,
     token: String,
-    held_for_ms: u64,
+    held_for_ms: Option<u64>,
     ttl_left_ms: u64,
     revoked: bool,
 }
@@ -111,7 +111,7 @@ impl From<&Holder> for Other {
             label: other.label.clone(),
             library: other.library,
             token: other.token.to_string(),
-            held_for_ms: milliseconds(other.held_for),
+            held_for_ms: known(other.held_for, other.library, other.token).map(milliseconds),
             ttl_left_ms: milliseconds(other.remaining),
             revoked: other.revoked,
         }
@@ -181,7 +181,10 @@ impl Status {
             label: found.filter(|_| holder.is_some()).map(|holding| holding.label.clone()),
             library: found.filter(|_| holder.is_some()).and_then(|holding| holding.library),
             token: found.map(|holding| holding.token.to_string()),
-            held_for_ms: found.filter(|_| holder.is_some()).map(|holding| milliseconds(holding.held_for)),
+            held_for_ms: found
+                .filter(|_| holder.is_some())
+                .and_then(|holding| known(holding.held_for, holding.library, holding.token))
+                .map(milliseconds),
             ttl_left_ms: found.map(|holding| milliseconds(holding.remaining)),
             revoked: found.is_some_and(|holding| holding.revoked),
             waiting: found.map_or(0, |holding| holding.waiting),
@@ -222,7 +225,9 @@ fn held(name: &LockName, holding: &Holding) -> Vec<String> {
     let mut lines = vec![format!("{name} is {}", stands(holding))];
     if let Some(holder) = holding.holder {
         lines.push(format!("holder   {} ({holder})", plain(&holding.label)));
-        lines.push(format!("since    {} ago", duration(holding.held_for)));
+        let since = known(holding.held_for, holding.library, holding.token);
+        lines
+            .push(since.map_or_else(|| "since    unknown".into(), |since| format!("since    {} ago", duration(since))));
         lines.push(format!("ttl left {}", duration(holding.remaining)));
     }
     lines.push(format!("token    {}", holding.token));
@@ -235,10 +240,11 @@ fn held(name: &LockName, holding: &Holding) -> Vec<String> {
 
 fn also(other: &Holder) -> String {
     let Some(holder) = other.holder else { return format!("also     kept for {} more", duration(other.remaining)) };
+    let since = known(other.held_for, other.library, other.token)
+        .map_or_else(String::new, |since| format!(" for {}", duration(since)));
     format!(
-        "also     {} ({holder}) for {}, ttl left {}, token {}{}",
+        "also     {} ({holder}){since}, ttl left {}, token {}{}",
         plain(&other.label),
-        duration(other.held_for),
         duration(other.remaining),
         other.token,
         if other.revoked { ", revoked" } else { "" }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::store::{
-    Arbiter, Carried, Epoch, Primary, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim, TickOf,
+    Arbiter, Carried, Epoch, Primary, Reached, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim,
+    TickOf,
 };
 use leasehold::{Attempt, Claim, Due, Finding, HolderId, LeaseKey, LockName, Renewal, Result, Standing};
 
@@ -59,8 +60,8 @@ impl Primary for Faulty {
         Box::pin(self.answer(Operation::Raise, self.primary().raise(epoch)))
     }
 
-    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
-        Box::pin(self.answer(Operation::Raise, self.primary().reached(epoch, anew)))
+    fn reached(&self, epoch: Epoch, anew: bool, longest: Duration) -> BoxFuture<'_, Result<Reached>> {
+        Box::pin(self.answer(Operation::Raise, self.primary().reached(epoch, anew, longest)))
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

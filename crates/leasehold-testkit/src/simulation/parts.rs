@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use leasehold::store::{
-    Arbiter, Carried, Epoch, Primary, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim, TickOf,
+    Arbiter, Carried, Epoch, Primary, Reached, Reading, Refusal, Route, RouteTerms, Serving, Switch, Tagged, TickClaim,
+    TickOf,
 };
 use leasehold::{Attempt, Claim, Due, Error, Finding, HolderId, LeaseKey, LockName, Renewal, Result, Standing, Store};
 
@@ -88,10 +89,10 @@ impl Primary for Wire {
         })
     }
 
-    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
+    fn reached(&self, epoch: Epoch, anew: bool, longest: Duration) -> BoxFuture<'_, Result<Reached>> {
         Box::pin(async move {
             let call = move |store: Arc<dyn Store>| -> BoxFuture<'static, _> {
-                Box::pin(async move { primary(&*store).reached(epoch, anew).await })
+                Box::pin(async move { primary(&*store).reached(epoch, anew, longest).await })
             };
             Wire::carry(self, call).await?
         })

@@ -21,11 +21,22 @@ pub trait Primary: Tagged {
 
     /// Writes down, here, that it is reached by a client while the route of `epoch` leads to the arbiter. For how long that has
     /// been so as far as anybody has written it down, in this route and this data set; or from now on, if it is to begin
-    /// `anew`. By the store's own clock, and only to judge when to go back: nothing else rests on it.
-    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>>;
+    /// `anew`. Of a time in which nobody looked nobody knows: where it is over `longest`, half of that counts, so that it is not
+    /// enough by itself, and jobs that come seldom are not kept from going back. By the store's own clock, and only to judge
+    /// when to go back: nothing else rests on it.
+    fn reached(&self, epoch: Epoch, anew: bool, longest: Duration) -> BoxFuture<'_, Result<Reached>>;
 
     /// What an operator should know about it as a primary: [`Store::diagnose`](super::Store::diagnose) for one that is not alone.
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
+}
+
+/// How clients have reached a primary that is not in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reached {
+    /// For how long, as far as that counts.
+    pub span: Duration,
+    /// For how long nobody had looked before this.
+    pub unseen: Duration,
 }
 
 /// What a primary serves.

@@ -10,7 +10,7 @@ use super::status::{State, Status};
 use crate::args::LsArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
-use crate::output::{self, duration};
+use crate::output::{self, duration, known};
 
 const HEAD: [&str; 7] = ["NAME", "STATE", "HOLDER", "SINCE", "TTL LEFT", "TOKEN", "WAITING"];
 
@@ -72,7 +72,11 @@ fn row(lock: &Holding, holder: &Holder, state: State) -> [String; 7] {
         lock.name.to_string(),
         state.into(),
         if held { holder.label.clone() } else { "-".into() },
-        if held { duration(holder.held_for) } else { "-".into() },
+        if held {
+            known(holder.held_for, holder.library, holder.token).map_or_else(|| "unknown".into(), duration)
+        } else {
+            "-".into()
+        },
         duration(holder.remaining),
         holder.token.to_string(),
         lock.waiting.to_string(),

@@ -15,7 +15,7 @@ use leasehold::{Error, ErrorKind, Event, HolderId, Holding, LockName};
 use super::terms::Terms;
 use crate::args::RunArgs;
 use crate::config::Commands;
-use crate::output::{duration as span, plain, tell};
+use crate::output::{duration as span, known, plain, tell};
 use crate::warden::{Deadlines, Reserve};
 
 /// Tells people what happens, and the warden until when the lease is good.
@@ -233,7 +233,11 @@ impl Teller {
 /// `held by web-3/41/backup for 5m`, or what else keeps it from being ours.
 pub fn who_has(holding: &Holding) -> String {
     match holding.holder {
-        Some(_) => format!("held by {} for {}", plain(&holding.label), span(holding.held_for)),
+        Some(_) => {
+            let since = known(holding.held_for, holding.library, holding.token);
+            let since = since.map_or_else(String::new, |since| format!(" for {}", span(since)));
+            format!("held by {}{since}", plain(&holding.label))
+        }
         None if holding.remaining.is_zero() => "free, and somebody before us is about to get it".into(),
         None => {
             format!("held back for {} more after its last run by {}", span(holding.remaining), plain(&holding.label))

@@ -4,6 +4,7 @@ use leasehold::validity::Moment;
 use leasehold::{Error, FencingToken, Holder, Holding, LockName};
 
 use super::news::{Event, News};
+use crate::output::known;
 
 /// Compares how a lock stands with how it stood.
 pub struct Chronicle {
@@ -62,13 +63,14 @@ impl Chronicle {
         let (held, holds) = (holders(before.found.as_ref()), holders(found));
         let same = |of: &[Holder], one: &Holder| of.iter().find(|other| other.holder == one.holder).cloned();
         let is_told = |one: &&Holder| one.revoked && !same(&held, one).is_some_and(|before| before.revoked);
-        let about = |event, one: &Holder| self.news(event, found).about(one, one.held_for);
+        let about =
+            |event, one: &Holder| self.news(event, found).about(one, known(one.held_for, one.library, one.token));
         let left = found.filter(|found| holds.is_empty() && self.is_of_an_unseen_hold(found));
         let waiting = |found: Option<&Holding>| found.map_or(0, |found| found.waiting);
         let (was, is) = (before.found.as_ref(), found);
 
         // The end lies between two looks; this counts up to the second.
-        let until_now = |one: &Holder| one.held_for + now.since(before.at);
+        let until_now = |one: &Holder| Some(known(one.held_for, one.library, one.token)? + now.since(before.at));
         let ended = held.iter().filter(|one| same(&holds, one).is_none());
         let mut events: Vec<News> =
             ended.map(|one| self.news(Event::Ended, found).about(one, until_now(one))).collect();

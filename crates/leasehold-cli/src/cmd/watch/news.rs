@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cmd::status::State;
 use crate::exit::{self, Failure};
-use crate::output::{duration, milliseconds, plain, utc};
+use crate::output::{duration, known, milliseconds, plain, utc};
 
 /// One event. The shape is a promise to scripts: fields and events may be added, none goes.
 #[derive(Debug, Serialize)]
@@ -74,7 +74,10 @@ impl News {
             reason: None,
         };
         match found {
-            Some(found) if found.holder.is_some() => news.of(found.holder, &found.label, found.token, found.held_for),
+            Some(found) if found.holder.is_some() => {
+                let held_for = known(found.held_for, found.library, found.token);
+                news.of(found.holder, &found.label, found.token, held_for)
+            }
             _ => news,
         }
     }
@@ -85,18 +88,18 @@ impl News {
         News { state: None, ttl_left_ms: None, waiting: None, reason, ..News::new(Event::Unreachable, name, None) }
     }
 
-    /// The same, about this hold, which lasted for so long until now.
+    /// The same, about this hold, which lasted for so long until now, if that is known.
     #[must_use]
-    pub fn about(self, hold: &Holder, held_for: Duration) -> News {
+    pub fn about(self, hold: &Holder, held_for: Option<Duration>) -> News {
         self.of(hold.holder, &hold.label, hold.token, held_for)
     }
 
-    fn of(self, holder: Option<HolderId>, label: &str, token: FencingToken, held_for: Duration) -> News {
+    fn of(self, holder: Option<HolderId>, label: &str, token: FencingToken, held_for: Option<Duration>) -> News {
         News {
             holder: holder.map(|holder| holder.to_string()),
             label: Some(label.to_owned()),
             token: Some(token.to_string()),
-            held_for_ms: Some(milliseconds(held_for)),
+            held_for_ms: held_for.map(milliseconds),
             ..self
         }
     }
@@ -126,7 +129,7 @@ impl News {
         let what = match self.event {
             Event::Start => format!("{}{}", self.stands(), self.waiters()),
             Event::Acquired => format!("acquired by {}", self.hold()),
-            Event::Ended => format!("ended after {}: {}", self.held(), self.hold()),
+            Event::Ended => format!("ended{}: {}", self.held("after"), self.hold()),
             Event::Missed => format!("was held and ended between two looks: {}", self.hold()),
             Event::Revoked => format!("revoked: {} is to stop; it ends with its release or its TTL", self.hold()),
             Event::Kept => self.stands(),
@@ -145,7 +148,7 @@ impl News {
     fn stands(&self) -> String {
         match self.state {
             None | Some(State::Free) => "free".into(),
-            Some(State::Held) => format!("held for {} by {}", self.held(), self.hold()),
+            Some(State::Held) => format!("held{} by {}", self.held("for"), self.hold()),
             Some(State::Kept) if self.ttl_left_ms == Some(0) => "about to go to whoever waits first".into(),
             Some(State::Kept) => {
                 format!("kept for another {} (minimum hold)", shown(self.ttl_left_ms))
@@ -157,8 +160,9 @@ impl News {
         self.waiting.filter(|waiting| *waiting > 0).map_or_else(String::new, |waiting| format!(", {waiting} waiting"))
     }
 
-    fn held(&self) -> String {
-        shown(self.held_for_ms)
+    /// ` for 5m`, where it is known for how long.
+    fn held(&self, word: &str) -> String {
+        self.held_for_ms.map_or_else(String::new, |ms| format!(" {word} {}", shown(Some(ms))))
     }
 
     fn hold(&self) -> String {

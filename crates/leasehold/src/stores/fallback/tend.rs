@@ -18,7 +18,7 @@ use super::stores::{Side, Stores};
 use super::switch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::Ended;
-use crate::store::{Epoch, Target};
+use crate::store::{Epoch, Reached, Target};
 use crate::validity::Moment;
 
 /// How often a primary that is away, or not in use, is looked at.
@@ -154,18 +154,18 @@ impl Shared {
     async fn note_that_it_is_reached(&self, stores: &Stores, anew: bool) -> Result<()> {
         let now = self.now();
         let is_in_reserve = |route: &RouteLease| route.route.target == Target::Arbiter && route.is_in_force(now);
-        let mut reached_for = Ok(Duration::ZERO);
+        let mut reached_for = Ok(Reached::default());
         if let Some(route) = self.known_route().filter(is_in_reserve) {
-            let limit = self.settings.primary_limit();
-            let reached = async |anew| limited(limit, stores.primary().reached(route.route.epoch, anew)).await;
+            let (limit, longest) = (self.settings.primary_limit(), self.settings.up_after);
+            let reached = async |anew| limited(limit, stores.primary().reached(route.route.epoch, anew, longest)).await;
             reached_for = reached(anew).await;
-            if let (Ok(span), Some(ago)) = (&reached_for, route.complained(now))
-                && ago <= *span
+            if let (Ok(found), Some(ago)) = (&reached_for, route.complained(now))
+                && ago <= found.span.max(found.unseen)
             {
                 reached_for = reached(true).await;
             }
         }
-        let span = reached_for.as_ref().copied().unwrap_or_default();
+        let span = reached_for.as_ref().map_or(Duration::ZERO, |found| found.span);
         self.health.send_modify(|health| health.note_reached(span));
         reached_for.map(drop)
     }

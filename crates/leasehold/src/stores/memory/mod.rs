@@ -57,12 +57,21 @@ struct Contents {
     started: u64,
     /// The largest epoch that a claim or a carry came with.
     watermark: Epoch,
-    /// Since when it is reached as a primary that is not in use, in which route and data set.
-    reached: Option<((Epoch, Incarnation), Moment)>,
+    /// How it has been reached as a primary that is not in use.
+    reached: Option<Sighting>,
     /// The route of a fallback whose arbiter this is.
     route: Option<arbiter::Row>,
     /// Ticks up to here are over, whatever the marks say: the arbiter of a fallback has lost data.
     floor: Option<Tick>,
+}
+
+/// How clients have reached a primary that is not in use.
+#[derive(Debug, Clone)]
+struct Sighting {
+    /// In which route and data set.
+    route: (Epoch, Incarnation),
+    span: Duration,
+    last: Moment,
 }
 
 impl Contents {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::Memory;
+use super::{Memory, Sighting};
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::store::{Epoch, Primary, Serving, Store};
+use crate::store::{Epoch, Primary, Reached, Serving, Store};
 
 impl Primary for Memory {
     fn identity(&self) -> String {
@@ -29,13 +29,17 @@ impl Primary for Memory {
         })
     }
 
-    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
+    fn reached(&self, epoch: Epoch, anew: bool, longest: Duration) -> BoxFuture<'_, Result<Reached>> {
         let look = move || {
             self.with_all(|contents, now| {
                 let route = (epoch, contents.incarnation());
-                let known = contents.reached.take().filter(|(known, _)| *known == route && !anew);
-                let (_, since) = contents.reached.insert(known.unwrap_or((route, now)));
-                now.since(*since)
+                let known = contents.reached.take().filter(|known| known.route == route && !anew);
+                let (span, last) = known.map_or((Duration::ZERO, now), |known| (known.span, known.last));
+                let unseen = now.since(last);
+                // Where nobody has looked for so long, nobody knows.
+                let span = span + if unseen > longest { longest / 2 } else { unseen };
+                contents.reached = Some(Sighting { route, span, last: now });
+                Reached { span, unseen }
             })
         };
         Box::pin(async move { Ok(look()) })

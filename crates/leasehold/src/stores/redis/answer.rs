@@ -156,6 +156,12 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// The `mode` of a greeting (`HELLO`).
+pub(super) fn mode(greeting: &Value) -> Option<String> {
+    let Value::Map(fields) = greeting else { return None };
+    fields.iter().find(|(name, _)| text(name).as_deref() == Some("mode")).and_then(|(_, mode)| text(mode))
+}
+
 pub(super) fn millis(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }

@@ -287,7 +287,7 @@ fn nobody_has(slot: u16) -> Fault {
 /// Whether what came instead of an answer shows that somebody else may have the slot by now.
 fn makes_stale(fault: &Fault) -> bool {
     match fault {
-        Fault::Guarded(_) | Fault::Doubtful(_) => false,
+        Fault::Guarded(_) | Fault::Doubtful(_) | Fault::Forbidden(..) => false,
         Fault::Unsent(kind, _) => matches!(kind, ErrorKind::Unavailable | ErrorKind::TimedOut),
         Fault::Sent(error) => {
             fault.breaks() || redirects(error) || error.kind() == Kind::Server(ServerErrorKind::ClusterDown)

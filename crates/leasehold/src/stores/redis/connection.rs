@@ -1,6 +1,7 @@
 //! The link to a server: made when it is needed, given up when it breaks, and nothing waits in it.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +54,9 @@ pub(super) const LEFT_WITHIN: Duration = Duration::from_secs(5);
 /// How long they may take for that, while it answers.
 const SENTINELS_SAY: Duration = Duration::from_millis(200);
 
+/// For how long replicas are waited for, at the most: it holds up the claims behind it.
+const REPLICAS_HAVE_IT: Duration = Duration::from_secs(1);
+
 /// An answer to each command, in order.
 pub(super) type Answers = Vec<Result<Value, Fault>>;
 
@@ -62,6 +66,8 @@ pub(super) struct Call<'a> {
     /// Where it belongs.
     pub key: &'a str,
     pub make: &'a (dyn Fn(Session<'_>) -> Cmd + Send + Sync),
+    /// After which time whoever asks gives up.
+    pub limit: Duration,
 }
 
 /// What a command has to know of the connection that it goes over.
@@ -105,17 +111,30 @@ pub(super) struct Terms {
     /// On which channel the server wakes us, if it is to.
     pub channel: Option<String>,
     pub bells: Arc<Bells>,
+    /// Whether the servers were named as a cluster.
+    pub is_of_a_cluster: bool,
     pub guard: Option<RestartGuard>,
-    pub replicas: Option<Replicas>,
+    /// How many replicas must have what was promised.
+    pub replicas: Option<NonZeroU32>,
     /// Whether a release may grant the lock to who waits for it.
     pub hands_over: bool,
 }
 
 /// How many replicas must have what was promised, and for how long they are waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Replicas {
-    pub count: u32,
-    pub patience: Duration,
+#[derive(Debug, Clone, Copy)]
+struct Replicas {
+    count: NonZeroU32,
+    patience: Duration,
+}
+
+impl Replicas {
+    /// Half of what whoever asks has is left for the rest of the way: it has to hear that they don't have it, and not that
+    /// nobody answered.
+    fn awaited(count: NonZeroU32, calls: &[Call<'_>]) -> Self {
+        let limit = calls.iter().map(|call| call.limit).min().unwrap_or_default();
+        // To a server 0 is for ever.
+        Self { count, patience: (limit / 2).clamp(Duration::from_millis(1), REPLICAS_HAVE_IT) }
+    }
 }
 
 /// A connection, and what is known of it.
@@ -334,6 +353,13 @@ impl Terms {
             );
             return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
         }
+        if node.is_in_a_cluster() && !self.is_of_a_cluster {
+            let scheme = self.dial.scheme();
+            let message = format!(
+                "{address} is a node of a cluster, and has only some of the names; write {scheme}+cluster://{address}"
+            );
+            return Err(Fault::Unsent(ErrorKind::Misconfigured, message));
+        }
         let standing = match &self.guard {
             Some(guard) => Some(guard.examine(&mut connection.clone(), &node).await?),
             None => None,
@@ -350,15 +376,18 @@ impl Terms {
         for section in ["server", "replication"] {
             first.cmd("INFO").arg(section);
         }
+        first.cmd("HELLO");
         for script in self.scripts.common() {
             first.add_command(script.load(true));
         }
         let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
-        let loaded = answers.split_off(2);
+        let loaded = answers.split_off(3);
+        let greeting = answers.pop();
         let knows_flags = loaded.into_iter().all(|answer| answer.extract_error().is_ok());
         // Without the right to ask who it is one takes it as it is.
         let said: String = answers.iter().filter_map(answer::text).collect::<Vec<_>>().join("\n");
-        let node = Node::read(&said);
+        // A greeting is answered whatever this user may: what the server is one knows in any case.
+        let node = Node::read(&said).greeted_with(greeting.as_ref().and_then(answer::mode));
         if !knows_flags && !node.is_a_sentinel() {
             for script in self.scripts.common() {
                 connection.send_packed_command(&script.load(false)).await?.extract_error()?;
@@ -409,36 +438,46 @@ impl Live {
             life: &self.life,
         };
         let commands: Vec<_> = calls.iter().map(|call| (call.make)(session)).collect();
-        let mut answers = self.promise(terms, script, &commands, asking).await;
+        let replicas = terms.replicas.filter(|_| script.promise.waits_for_replicas());
+        let replicas = replicas.map(|count| Replicas::awaited(count, calls));
+        let mut answers = self.promise(replicas, script, &commands, asking).await;
         let unknown: Vec<_> = (0..commands.len()).filter(|&nth| is_no_script(&answers[nth])).collect();
         if !unknown.is_empty() {
             let again: Vec<_> = unknown.iter().map(|&nth| commands[nth].clone()).collect();
-            let told = Box::pin(self.tell(terms, script, &again, asking)).await;
+            let told = Box::pin(self.tell(replicas, script, &again, asking)).await;
             unknown.into_iter().zip(told).for_each(|(nth, answer)| answers[nth] = answer);
         }
-        answers
+        answers.into_iter().map(|answer| answer.map_err(|fault| self.naming_the_command(script, fault))).collect()
+    }
+
+    /// A server says only in which line of a script there is a command that this user may not run. We know what stands there.
+    fn naming_the_command(&self, script: &Script, fault: Fault) -> Fault {
+        let command = fault.forbidden_line().and_then(|line| script.commands_in(line, self.knows_flags));
+        match (command, fault) {
+            (Some(command), Fault::Sent(error)) => Fault::Forbidden(command, error),
+            (_, fault) => fault,
+        }
     }
 
     /// Tells the server a script that it doesn't know, and asks again.
-    async fn tell(&self, terms: &Terms, script: &Script, again: &[Cmd], asking: bool) -> Answers {
+    async fn tell(&self, replicas: Option<Replicas>, script: &Script, again: &[Cmd], asking: bool) -> Answers {
         match self.send(&[script.load(self.knows_flags)], false).await.swap_remove(0) {
-            Ok(_) => self.promise(terms, script, again, asking).await,
+            Ok(_) => self.promise(replicas, script, again, asking).await,
             Err(fault) => again.iter().map(|_| Err(fault.clone())).collect(),
         }
     }
 
     /// Sends commands, and what makes sure of their answers: before them the question who this is by now, behind them
     /// that so many replicas have it.
-    async fn promise(&self, terms: &Terms, script: &Script, commands: &[Cmd], asking: bool) -> Answers {
+    async fn promise(&self, replicas: Option<Replicas>, script: &Script, commands: &[Cmd], asking: bool) -> Answers {
         let who = (script.promise.asks_who_it_is() && self.is_to_introduce_itself()).then(|| {
             let mut who = redis::cmd("INFO");
             who.arg("replication");
             who
         });
-        let replicas = terms.replicas.filter(|_| script.promise.waits_for_replicas());
         let wait = replicas.map(|replicas| {
             let mut wait = redis::cmd("WAIT");
-            wait.arg(replicas.count).arg(u64::try_from(replicas.patience.as_millis()).unwrap_or(u64::MAX));
+            wait.arg(replicas.count.get()).arg(u64::try_from(replicas.patience.as_millis()).unwrap_or(u64::MAX));
             wait
         });
         let all: Cow<'_, [Cmd]> = match (&who, &wait) {
@@ -513,7 +552,7 @@ impl Live {
 /// Takes back the promises that too few replicas have: they may be lost with this server.
 fn make_sure(answers: &mut Answers, promise: Promise, replicas: Replicas, acknowledged: &Result<Value, Fault>) {
     let fault = match acknowledged {
-        Ok(Value::Int(count)) if *count >= i64::from(replicas.count) => return,
+        Ok(Value::Int(count)) if *count >= i64::from(replicas.count.get()) => return,
         Ok(Value::Int(count)) => {
             let wanted = replicas.count;
             Fault::Doubtful(format!("{count} of the {wanted} replicas that wait_replicas asks for had it in time"))

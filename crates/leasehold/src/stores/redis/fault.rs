@@ -19,6 +19,9 @@ pub(super) enum Fault {
     Guarded(String),
     /// It was done, and can't be relied on.
     Doubtful(String),
+    /// A script came to a command that this user may not run. The server says no more than in which line: this is what stands
+    /// there.
+    Forbidden(String, RedisError),
     /// What the server said, or how the connection ended, once it had been asked.
     Sent(RedisError),
 }
@@ -35,6 +38,15 @@ impl Fault {
     /// It was asked, and did not answer in time.
     pub fn late() -> Self {
         Self::Sent(io::Error::from(io::ErrorKind::TimedOut).into())
+    }
+
+    /// In which line of a script there is a command that this user may not run, if that is what was said.
+    pub fn forbidden_line(&self) -> Option<usize> {
+        let Self::Sent(error) = self else { return None };
+        let said = error.to_string();
+        let (_, behind) = said.split_once(NO_RIGHT_IN_SCRIPT)?.1.rsplit_once("user_script:")?;
+        let digits = behind.find(|other: char| !other.is_ascii_digit()).unwrap_or(behind.len());
+        behind[..digits].parse().ok()
     }
 
     /// Whether the connection that gave this is of no use any more: it has ended, or its server is no master.
@@ -65,6 +77,10 @@ pub(super) fn told(fault: Fault, shown: &str) -> Error {
         Fault::Unsent(kind, why) => Error::new(kind, format!("{shown} can't be asked: {why}")),
         Fault::Guarded(why) => Error::new(ErrorKind::Unavailable, why).passes(),
         Fault::Doubtful(why) => Error::new(ErrorKind::Unavailable, format!("{shown}: {why}")).maybe_applied(),
+        Fault::Forbidden(command, error) => {
+            let message = format!("{shown} does not let this user run {command}, which a script needs; {NEEDED}");
+            Error::new(ErrorKind::AccessDenied, message).with_source(error).maybe_applied()
+        }
         Fault::Sent(error) => {
             let (kind, message, sure) = classified(&error, shown);
             let told = Error::new(kind, message).with_source(error);
@@ -72,6 +88,9 @@ pub(super) fn told(fault: Fault, shown: &str) -> Error {
         }
     }
 }
+
+/// What Redis says up to 7.0 of a command in a script; later ones name the command, as `NOPERM`.
+const NO_RIGHT_IN_SCRIPT: &str = "user executing the script can't run";
 
 /// Where it says what a user has to be allowed.
 const NEEDED: &str = "`leasehold doctor` says what locks need";
@@ -157,7 +176,9 @@ fn of_the_server(kind: ServerErrorKind, error: &RedisError, shown: &str) -> Clas
             true,
         ),
         ServerErrorKind::NoPerm => {
-            (ErrorKind::AccessDenied, format!("{shown} does not let this user do that ({error}); {NEEDED}"), true)
+            // Of a command inside a script: what stood before it in there was done.
+            let sure = !error.to_string().contains("in script");
+            (ErrorKind::AccessDenied, format!("{shown} does not let this user do that ({error}); {NEEDED}"), sure)
         }
         ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown | ServerErrorKind::TryAgain => {
             (ErrorKind::Unavailable, format!("{shown} can't answer now ({error})"), true)
@@ -189,7 +210,7 @@ fn of_a_code(code: &str, error: &RedisError, shown: &str) -> Classified {
         return (ErrorKind::AccessDenied, message, true);
     }
     // Of a command inside a script: what stood before it in there was done.
-    if says("user executing the script can't run") {
+    if says(NO_RIGHT_IN_SCRIPT) {
         let message = format!("{shown} does not let this user run a command that locks need ({detail}); {NEEDED}");
         return (ErrorKind::AccessDenied, message, false);
     }

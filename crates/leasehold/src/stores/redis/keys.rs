@@ -147,7 +147,7 @@ pub(super) fn watermark(namespace: &Namespace) -> String {
     format!("leasehold:{}:watermark", encoded(namespace.as_str()))
 }
 
-/// Since when clients reach the primary of a fallback while it is not in use.
+/// For how long, and when last, clients have reached the primary of a fallback while it is not in use.
 pub(super) fn reached(namespace: &Namespace) -> String {
     format!("leasehold:{}:reached", encoded(namespace.as_str()))
 }

@@ -55,6 +55,9 @@ use crate::tick::{Due, Verdict};
 /// That is sooner than the whole batch is given up (`layers::Timeout`), even if a part is sent elsewhere.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// What part of its TTL a call about a lease may take before `layers::Timeout` gives it up.
+const GIVEN_UP_AFTER: u32 = 6;
+
 /// How many names are looked at in one go: a pipeline keeps those waiting who come behind it.
 const LISTED_AT_ONCE: usize = 500;
 
@@ -113,6 +116,7 @@ impl Redis {
             scripts: Arc::clone(&scripts),
             channel,
             bells: Arc::clone(&bells),
+            is_of_a_cluster: matches!(options.topology, Topology::Cluster { .. }),
             guard: options.restart_guard(),
             replicas: options.replicas,
             hands_over: options.hands_over(),
@@ -180,7 +184,19 @@ impl Redis {
         key: &str,
         make: impl Fn(Session<'_>) -> Cmd + Send + Sync,
     ) -> Result<Value> {
-        let answer = to.call(script, &[Call { key, make: &make }], Duration::MAX).await.swap_remove(0);
+        self.run_within(Duration::MAX, to, script, key, make).await
+    }
+
+    /// The same for whoever gives up after `limit`.
+    async fn run_within(
+        &self,
+        limit: Duration,
+        to: &Servers,
+        script: &Script,
+        key: &str,
+        make: impl Fn(Session<'_>) -> Cmd + Send + Sync,
+    ) -> Result<Value> {
+        let answer = to.call(script, &[Call { key, make: &make, limit }], Duration::MAX).await.swap_remove(0);
         answer.map_err(|fault| self.told(fault))
     }
 
@@ -219,8 +235,10 @@ impl Redis {
         if self.servers.are_many() && !keys.share_a_slot() {
             return Err(format.has_no_place_in_a_cluster(&claim.name));
         }
-        let acquire = |_: Session<'_>, call| self.asked_for(claim, call);
-        let answer = self.claim(&self.scripts.acquire, &keys, acquire).await?;
+        let script = &self.scripts.acquire;
+        let acquire = |session: Session<'_>| self.asked_for(claim, script.call(session, &keys));
+        let limit = claim.ttl / GIVEN_UP_AFTER;
+        let answer = self.run_within(limit, self.for_claims(), script, keys.lock(), acquire).await?;
         let attempt = answer::attempt(answer, claim, format.library())?;
         if format.is_own() { answer::without_strangers(attempt) } else { Ok(attempt) }
     }
@@ -252,8 +270,8 @@ impl Redis {
         let renew = |leases| move |session: Session<'_>| self.renewal(session, leases);
         let batches: Vec<_> =
             leases.chunks(together).map(|leases| (self.keys(&leases[0].0.name), renew(leases))).collect();
-        let calls: Vec<_> = batches.iter().map(|(first, make)| Call { key: first.lock(), make }).collect();
         let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
+        let calls: Vec<_> = batches.iter().map(|(first, make)| Call { key: first.lock(), make, limit }).collect();
         let answers = self.servers.call(&self.scripts.renew, &calls, limit).await;
         let mut renewals = Vec::with_capacity(leases.len());
         for (leases, answer) in leases.chunks(together).zip(answers) {
@@ -345,7 +363,7 @@ impl Redis {
             let keys: Vec<_> = names.iter().map(|name| self.keys(name)).collect();
             let inspect = |keys| move |session: Session<'_>| self.scripts.inspect.call(session, keys);
             let calls: Vec<_> = keys.iter().map(|keys| (keys.lock(), inspect(keys))).collect();
-            let calls: Vec<_> = calls.iter().map(|(key, make)| Call { key, make }).collect();
+            let calls: Vec<_> = calls.iter().map(|(key, make)| Call { key, make, limit: Duration::MAX }).collect();
             let answers = self.servers.call(&self.scripts.inspect, &calls, Duration::MAX).await;
             for (name, answer) in names.iter().zip(answers) {
                 found.extend(match answer {

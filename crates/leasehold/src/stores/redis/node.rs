@@ -70,6 +70,12 @@ impl Node {
         Some(uptime.min(most))
     }
 
+    /// As which kind of server it has greeted us, should it not have said more.
+    pub fn greeted_with(mut self, mode: Option<String>) -> Self {
+        self.mode = self.mode.or(mode);
+        self
+    }
+
     pub fn is_in_a_cluster(&self) -> bool {
         self.mode.as_deref() == Some("cluster")
     }

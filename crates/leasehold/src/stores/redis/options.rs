@@ -1,10 +1,11 @@
 //! What the URL of a Redis store says.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::Address;
-use super::connection::{LEFT_WITHIN, Replicas};
+use super::connection::LEFT_WITHIN;
 use super::format::Format;
 use super::login::Login;
 use super::restart_guard::RestartGuard;
@@ -31,7 +32,8 @@ pub(super) struct Options {
     restart_guard: Option<bool>,
     /// The largest TTL, where there is one.
     max_ttl: Duration,
-    pub replicas: Option<Replicas>,
+    /// How many replicas must have what was promised, if any.
+    pub replicas: Option<NonZeroU32>,
     /// The URL, fit to be shown.
     pub shown: String,
 }
@@ -39,9 +41,6 @@ pub(super) struct Options {
 /// The largest TTL under a restart guard, if nothing is said of it: for so long nobody is granted anything after a
 /// failover.
 const MAX_TTL: Duration = Duration::from_secs(60);
-
-/// For how long replicas are waited for, at the most: it holds up the claims behind it.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How the servers stand to one another.
 #[derive(Clone)]
@@ -67,7 +66,7 @@ struct Given {
     format: Format,
     restart_guard: Option<bool>,
     max_ttl: Option<Duration>,
-    replicas: Option<Replicas>,
+    replicas: Option<NonZeroU32>,
     login: Login,
     has_db: bool,
     ca: Option<PathBuf>,
@@ -294,9 +293,10 @@ fn seconds(value: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(wrong)
 }
 
-fn replicas(value: &str) -> Result<Option<Replicas>, String> {
-    let count = value.parse().map_err(|_| format!("has wait_replicas={value:?}; write how many, for example 1"))?;
-    Ok((count > 0).then_some(Replicas { count, patience: PATIENCE }))
+fn replicas(value: &str) -> Result<Option<NonZeroU32>, String> {
+    let count: u32 =
+        value.parse().map_err(|_| format!("has wait_replicas={value:?}; write how many, for example 1"))?;
+    Ok(NonZeroU32::new(count))
 }
 
 fn no_url(front: &str) -> String {

@@ -15,11 +15,11 @@ use super::fault::Fault;
 use super::keys::{self, Keys};
 use super::options::Topology;
 use super::script::Script;
-use super::{LIMIT, Redis, again, for_each_ttl};
+use super::{GIVEN_UP_AFTER, LIMIT, Redis, again, for_each_ttl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;
 use crate::lease::{Attempt, Claim, Grant, LeaseKey, Place, Renewal};
-use crate::store::{Carried, Epoch, Incarnation, Primary, Refusal, Route, Serving, Tagged, Target};
+use crate::store::{Carried, Epoch, Incarnation, Primary, Reached, Refusal, Route, Serving, Tagged, Target};
 
 /// A route to here, as scripts are told it: whole lines of `INFO`, and the epoch.
 struct Told {
@@ -61,9 +61,9 @@ impl Redis {
         // Nothing is handed over: a store doesn't know whether its route is over.
         let queue = claim.queue.map(|place| Place { sent: None, ..place });
         let claim = Claim { due: None, queue, ..claim.clone() };
-        let (script, keys) = (&self.scripts.primary.claim, self.keys(&claim.name));
+        let (script, keys, limit) = (&self.scripts.primary.claim, self.keys(&claim.name), claim.ttl / GIVEN_UP_AFTER);
         let make = |session: Session<'_>| self.asked_for(&claim, self.under(&told, script, session, &keys));
-        read_claim(self.run(self.for_claims(), script, keys.lock(), make).await?, &claim)
+        read_claim(self.run_within(limit, self.for_claims(), script, keys.lock(), make).await?, &claim)
     }
 
     /// All in one call.
@@ -85,7 +85,7 @@ impl Redis {
             call
         };
         let limit = leases.iter().map(|(_, ttl)| *ttl / 15).min().unwrap_or_default().min(LIMIT);
-        let calls = [Call { key: keys.lock(), make: &make }];
+        let calls = [Call { key: keys.lock(), make: &make, limit }];
         let answer = self.servers.call(script, &calls, limit).await.swap_remove(0);
         let read = |answer: &Value| match refusal(answer)? {
             Some(refusal) => Ok(Err(refusal)),
@@ -110,7 +110,8 @@ impl Redis {
             call.arg(lease.token.number());
             call
         };
-        let answer = self.run(self.for_claims(), script, keys.lock(), make).await?;
+        let limit = lease.ttl / GIVEN_UP_AFTER;
+        let answer = self.run_within(limit, self.for_claims(), script, keys.lock(), make).await?;
         Ok(refusal(&answer)?.map_or(Ok(()), Err))
     }
 
@@ -124,17 +125,15 @@ impl Redis {
         self.run(&self.servers, script, &key, make).await.map(drop)
     }
 
-    async fn reached_for(&self, epoch: Epoch, anew: bool) -> Result<Duration> {
+    async fn reached_for(&self, epoch: Epoch, anew: bool, longest: Duration) -> Result<Reached> {
         let (script, key) = (&self.scripts.primary.reached, keys::reached(&self.options.namespace));
         let make = |session: Session<'_>| {
-            let mut call = script.begin(session, 1, 2, 256);
-            call.arg(&key).arg(epoch.number()).arg(i32::from(anew));
+            let mut call = script.begin(session, 1, 3, 256);
+            call.arg(&key).arg(epoch.number()).arg(i32::from(anew)).arg(super::millis(longest));
             call
         };
-        match self.run(&self.servers, script, &key, make).await? {
-            Value::Int(span) => Ok(answer::millis(span)),
-            other => Err(unreadable(&other)),
-        }
+        let mut fields = Fields::of(self.run(&self.servers, script, &key, make).await?)?;
+        Ok(Reached { span: answer::millis(fields.number()?), unseen: answer::millis(fields.number()?) })
     }
 
     async fn serving(&self) -> Result<Serving> {
@@ -238,8 +237,8 @@ impl Primary for Redis {
         Box::pin(self.raise_to(epoch))
     }
 
-    fn reached(&self, epoch: Epoch, anew: bool) -> BoxFuture<'_, Result<Duration>> {
-        Box::pin(self.reached_for(epoch, anew))
+    fn reached(&self, epoch: Epoch, anew: bool, longest: Duration) -> BoxFuture<'_, Result<Reached>> {
+        Box::pin(self.reached_for(epoch, anew, longest))
     }
 
     fn examine(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {

@@ -11,6 +11,7 @@ use crate::stores::redis::options::Topology;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Feature {
     Locks,
+    Notes,
     WakeUps,
     Info,
     Settings,
@@ -21,8 +22,9 @@ pub(super) enum Feature {
 }
 
 impl Feature {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Locks,
+        Self::Notes,
         Self::Guard,
         Self::Replicas,
         Self::Cluster,
@@ -36,6 +38,10 @@ impl Feature {
     pub fn cost(self) -> (Severity, &'static str) {
         match self {
             Self::Locks => (Severity::Problem, "no lock can be taken, renewed and released"),
+            Self::Notes => (
+                Severity::Problem,
+                "`schedule` runs nothing, `history` and `contention` show nothing, and nobody can pause or trigger a job",
+            ),
             Self::Guard => {
                 (Severity::Warning, "each new connection waits for the whole max_ttl before it grants anything")
             }
@@ -101,13 +107,17 @@ pub(super) fn of_locks_that_create(probe: &str, has_signal: bool) -> Vec<Attempt
     [of("+hset", &[probe, "a", "1"]), of("+zadd", &[probe, "1", "a"])].into_iter().chain(signal).collect()
 }
 
-pub(super) fn of_the_rest(patient: &Patient<'_>) -> Vec<Attempt> {
+pub(super) fn of_the_rest(patient: &Patient<'_>, probe: &str) -> Vec<Attempt> {
     let options = patient.options;
     let channel = format!("{}probe", redis::channels(options));
     let mut attempts = vec![
         attempt(Feature::WakeUps, "+publish", "PUBLISH", &[&channel, "- - - probe"]),
         Attempt { feature: Feature::Listing, right: "+scan", command: redis::scan(options, "0") },
     ];
+    // Beside another library's keys there are no notes.
+    if options.format.is_own() {
+        attempts.push(attempt(Feature::Notes, "+zrevrangebyscore", "ZREVRANGEBYSCORE", &[probe, "0", "0"]));
+    }
     if options.guard().is_some() {
         attempts.push(attempt(Feature::Guard, "+eval", "EVAL", &["return 1", "0"]));
     }

@@ -35,7 +35,7 @@ pub(super) async fn findings(patient: &Patient<'_>) -> Vec<Finding> {
     let settings = patient.number("min-replicas-to-write").zip(patient.number("min-replicas-max-lag"));
     let terms = Terms {
         replicas,
-        waits_for: patient.options.replicas.map_or(0, |wanted| wanted.count.into()),
+        waits_for: patient.options.replicas.map_or(0, |wanted| wanted.get().into()),
         guard: patient.options.guard(),
         stops: settings.map(|(to_write, max_lag)| stops_within(to_write, max_lag, replicas)),
         is_alone: matches!(patient.options.topology, Topology::One(_)),

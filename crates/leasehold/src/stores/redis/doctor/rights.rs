@@ -48,7 +48,7 @@ async fn tried(patient: &Patient<'_>) -> Result<Vec<Finding>, Fault> {
     if written.is_ok() || is_elsewhere(&written) {
         attempts.extend(of_locks_that_create(&probe, patient.options.format.has_signal()));
     }
-    attempts.extend(of_the_rest(patient));
+    attempts.extend(of_the_rest(patient, &probe));
     attempts.push(attempt(Feature::Locks, "+del", "DEL", &[&probe]));
     let commands: Vec<_> = attempts.iter().map(|attempt| attempt.command.clone()).collect();
     let answers = patient.ask(&commands).await?;
