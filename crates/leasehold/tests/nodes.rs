@@ -35,7 +35,7 @@ enum Kind {
     #[cfg(feature = "redis")]
     Redis,
     /// Servers that several fleets share, each in a namespace of its own.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "etcd", feature = "postgres", feature = "mysql"))]
     Shared(&'static str),
 }
 
@@ -56,8 +56,11 @@ impl Fleet {
                 let server = leasehold_testkit::servers::Redis::start();
                 (server.url(), Some(Box::new(server)))
             }
-            #[cfg(feature = "redis")]
-            Kind::Shared(url) => (format!("{url}?restart_guard=off&namespace={:x}", rand::random::<u64>()), None),
+            #[cfg(any(feature = "redis", feature = "etcd", feature = "postgres", feature = "mysql"))]
+            Kind::Shared(url) => {
+                let and = if url.contains('?') { '&' } else { '?' };
+                (format!("{url}{and}namespace={:x}", rand::random::<u64>()), None)
+            }
         };
         let locks = Locks::connect(&url).unwrap();
         Self { dir, url, locks, _server: server }
@@ -335,7 +338,7 @@ macro_rules! on_each_store {
             #[test]
             fn behind_sentinels() {
                 let sentinels = RedisSentinels::start();
-                cases(&Kind::Shared(sentinels.url().leak()), |_| sentinels.mend(), &[
+                cases(&Kind::Shared(format!("{}?restart_guard=off", sentinels.url()).leak()), |_| sentinels.mend(), &[
                     $((stringify!($case), |kind| super::$case(*kind))),*
                 ]);
             }
@@ -343,7 +346,7 @@ macro_rules! on_each_store {
             #[test]
             fn in_a_cluster() {
                 let cluster = RedisCluster::start();
-                cases(&Kind::Shared(cluster.url().leak()), |_| cluster.mend(), &[
+                cases(&Kind::Shared(format!("{}?restart_guard=off", cluster.url()).leak()), |_| cluster.mend(), &[
                     $((stringify!($case), |kind| super::$case(*kind))),*
                 ]);
             }
@@ -359,4 +362,25 @@ on_each_store! {
     at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits
     a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs
     i15_processes_that_want_the_same_two_in_another_order_take_turns
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn i15_in_etcd() {
+    let server = leasehold_testkit::servers::Etcd::start();
+    i15_processes_that_want_the_same_two_in_another_order_take_turns(Kind::Shared(server.url().leak()));
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn i15_in_postgresql() {
+    let server = leasehold_testkit::servers::Postgres::start();
+    i15_processes_that_want_the_same_two_in_another_order_take_turns(Kind::Shared(server.url().leak()));
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn i15_in_mariadb() {
+    let server = leasehold_testkit::servers::MariaDb::start();
+    i15_processes_that_want_the_same_two_in_another_order_take_turns(Kind::Shared(server.url().leak()));
 }

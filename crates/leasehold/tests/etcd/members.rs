@@ -128,7 +128,8 @@ async fn doctor_does_not_take_one_compaction_for_a_habit() {
         assert_eq!(told.severity, Severity::Fine);
         told.message
     };
-    assert!(told().await.contains("too few to tell"));
+    let first = told().await;
+    assert!(first.contains("too few to tell"), "{first}");
     server.command(&["compact", "2"]);
     assert!(told().await.contains("too few to tell"));
 }
