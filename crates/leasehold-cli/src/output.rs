@@ -88,7 +88,7 @@ pub fn utc(time: SystemTime) -> String {
 }
 
 /// So many of a thing whose plural is regular: `1 member`, `2 members`.
-pub fn counted<N: Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
     if number == N::from(1) { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
