@@ -9,6 +9,7 @@ mod metering;
 mod nursery;
 mod output;
 mod secret_file;
+mod traces;
 mod warden;
 
 use args::{AskedReport, Cli, ScheduleVerb, Verb};

@@ -158,6 +158,38 @@ pub fn check(mut holds: Vec<Hold>) -> Result<usize, Box<Violation>> {
     Ok(holds.len())
 }
 
+/// Checks tokens alone, for a store that may let two hold a lock for a moment: what checks tokens can tell them apart.
+/// Here each span is one in which a grant was *made*, from when it was asked for until the answer. Of two that don't overlap
+/// the later grant has to have the larger token; of two that do, another one.
+/// Answers how many spans there were.
+///
+/// # Errors
+/// The first violation, in the order in which they were asked for.
+pub fn check_tokens(mut grants: Vec<Hold>) -> Result<usize, Box<Violation>> {
+    if let Some(grant) = grants.iter().find(|grant| grant.until < grant.from) {
+        return Err(Box::new(Violation::Backwards(grant.clone())));
+    }
+    grants.sort_by(|a, b| (&a.name, a.token, a.from).cmp(&(&b.name, b.token, b.from)));
+    if let Some([first, second]) = grants.array_windows().find(|[a, b]| a.name == b.name && a.token == b.token) {
+        return Err(Box::new(Violation::SameToken(second.clone(), first.clone())));
+    }
+    grants.chunk_by(|a, b| a.name == b.name).try_for_each(check_order)?;
+    Ok(grants.len())
+}
+
+/// Checks the grants of one name, in order of their tokens: none was over before one with a smaller token was asked for.
+fn check_order(grants: &[Hold]) -> Result<(), Box<Violation>> {
+    let Some((mut latest, rest)) = grants.split_first() else { return Ok(()) };
+    for grant in rest {
+        if grant.until < latest.from {
+            return Err(Box::new(Violation::SmallerToken(latest.clone(), grant.clone())));
+        }
+        // Whoever was asked for last is the first to be overtaken.
+        latest = if grant.from > latest.from { grant } else { latest };
+    }
+    Ok(())
+}
+
 /// Checks the spans of one name, in order of their beginning.
 fn check_name(holds: &[Hold]) -> Result<(), Box<Violation>> {
     let Some((mut last, rest)) = holds.split_first() else { return Ok(()) };
@@ -232,6 +264,28 @@ mod tests {
     fn decreasing_tokens_are_found() {
         let (a, b) = (hold("a", 7, 10, 20), hold("b", 6, 25, 30));
         assert_eq!(check(vec![a.clone(), b.clone()]), Err(Box::new(Violation::SmallerToken(b, a))));
+    }
+
+    #[test]
+    fn tokens_alone_may_be_asked_for_side_by_side() {
+        let grants = vec![hold("a", 1, 10, 40), hold("b", 2, 5, 30), hold("c", 3, 31, 35), named("y", "d", 1, 50, 60)];
+        assert_eq!(check_tokens(grants), Ok(4));
+        assert_eq!(check_tokens(Vec::new()), Ok(0));
+    }
+
+    #[test]
+    fn a_token_that_went_back_is_found_though_another_grant_lies_between() {
+        let (first, between, late) = (hold("a", 7, 10, 20), hold("b", 8, 5, 30), hold("c", 6, 21, 25));
+        let found = check_tokens(vec![between, first.clone(), late.clone()]);
+        assert_eq!(found, Err(Box::new(Violation::SmallerToken(late, first))));
+    }
+
+    #[test]
+    fn a_token_that_two_were_given_is_found_whenever_that_was() {
+        let (a, b) = (hold("a", 7, 10, 20), hold("b", 7, 15, 30));
+        assert_eq!(check_tokens(vec![b.clone(), a.clone()]), Err(Box::new(Violation::SameToken(b, a))));
+        let span = hold("a", 1, 20, 10);
+        assert_eq!(check_tokens(vec![span.clone()]), Err(Box::new(Violation::Backwards(span))));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::process::{self, Worker, eventually};
 use leasehold_testkit::proxy::{Direction, Proxy};
-use leasehold_testkit::servers::{Connection, Redis, RedisCluster, RedisSentinels, Reply, cases, slot_of};
+use leasehold_testkit::servers::{Connection, Postgres, Redis, RedisCluster, RedisSentinels, Reply, cases, slot_of};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -311,7 +311,7 @@ fn a_cluster_deals_the_slots_out(cluster: &RedisCluster) {
     for key in ["a", "b", "{tag}.x", "x{tag}y{other}", "{}empty", "{open", ""] {
         let slot = slot_of(key);
         let master = cluster.master_of(slot);
-        assert_eq!(master.command(&["CLUSTER", "KEYSLOT", key]).integer(), slot.into());
+        assert_eq!(master.command(&["CLUSTER", "KEYSLOT", key]).integer(), i64::from(slot));
         set(master, key, "value");
         let other = cluster.nodes().iter().find(|node| node.port() != master.port()).unwrap();
         let moved = format!("MOVED {slot} {}", master.address());
@@ -484,4 +484,46 @@ mod tls {
         let redis = Redis::options().tls().start();
         assert!(dial(&redis).ask(&["PING"]).is_err());
     }
+}
+
+#[test]
+fn a_clock_of_its_own_can_be_set_and_what_is_to_end_goes_by_it() {
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let redis = Redis::options().own_clock().start();
+    let ahead = || {
+        let Reply::Items(time) = redis.command(&["TIME"]) else { panic!("no time") };
+        time[0].text().parse::<i64>().unwrap() - now()
+    };
+    assert!((-2..=2).contains(&ahead()));
+    redis.command(&["SET", "k", "v", "EX", "60"]);
+    redis.set_clock(-1800);
+    assert!((-1802..=-1798).contains(&ahead()));
+    assert!(redis.command(&["TTL", "k"]).integer() > 1800);
+    redis.set_clock(3600);
+    assert!((3598..=3602).contains(&ahead()));
+    assert_eq!(get(&redis, "k"), None);
+    redis.restart();
+    assert!((3598..=3602).contains(&ahead()));
+}
+
+/// A machine has room for so many segments only.
+#[test]
+fn a_postgres_leaves_no_shared_memory_behind() {
+    let server = Postgres::start();
+    let status = Path::new(&server.sql("show data_directory")).join("postmaster.pid");
+    let segment = || {
+        let status = fs::read_to_string(&status).unwrap();
+        status.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let is_there = |segment: &str| {
+        let all = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        all.lines().any(|line| line.split_whitespace().nth(1) == Some(segment))
+    };
+    let first = segment();
+    assert!(is_there(&first));
+    server.restart();
+    let second = segment();
+    assert!(is_there(&second) && (first == second || !is_there(&first)));
+    drop(server);
+    assert!(!is_there(&second));
 }

@@ -245,3 +245,113 @@ fn quorum(member: fn() -> Arc<dyn Store>) -> Arc<dyn Store> {
 
 conformance!(quorum_in_real_time, unqueued, quorum(memory));
 conformance!(quorum_in_paused_time, unqueued, paused, quorum(paused_memory));
+
+/// Stores made of stores in real servers. What is dear to be had, a route in force and a quorum that was founded, all cases
+/// share: they are in one namespace.
+#[cfg(feature = "redis")]
+mod of_servers {
+    use leasehold::{Locks, Outcome};
+    use leasehold_testkit::conformance::Subject;
+    use leasehold_testkit::process::eventually_async;
+    use leasehold_testkit::servers::Redis;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// Waits until the store grants locks; while one is held, `look` has a look.
+    fn once_it_grants(store: &Arc<dyn Store>, look: impl Fn()) {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
+        runtime.block_on(async {
+            let locks = Locks::over(Arc::clone(store));
+            let lock = locks.lock("first").ttl(Duration::from_secs(10));
+            eventually_async("it grants locks", SOON, async || {
+                let Ok(Outcome::Acquired(guard)) = lock.try_acquire().await else { return false };
+                look();
+                guard.release().await.is_ok()
+            })
+            .await;
+            locks.shutdown().await;
+        });
+    }
+
+    const MINUTES: Duration = Duration::from_secs(600);
+
+    /// As if it had been up for minutes: the longest leases of the cases would have to be waited for.
+    fn has_been_up(server: &Redis) {
+        let told = ["server", "replication"].map(|section| server.command(&["INFO", section]).text()).concat();
+        let fact = |name: &str| {
+            let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.expect("a server says what it is").trim().to_owned()
+        };
+        let key = format!("leasehold:default:since:{}-{}:{{}}", fact("run_id"), fact("master_replid"));
+        server.command(&["HSET", &key, "since", "1"]);
+    }
+
+    fn of(servers: &[Redis; 3]) -> Arc<dyn Store> {
+        let urls = servers.each_ref().map(|server| format!("{}?max_ttl={}", server.url(), MINUTES.as_secs()));
+        Arc::new(leasehold::stores::open_quorum(&urls).expect("they go together"))
+    }
+
+    /// A new one counts ticks of the next minutes as run; this one was founded long ago.
+    fn founded() -> [Redis; 3] {
+        let servers = [0; 3].map(|_| Redis::start());
+        servers.iter().for_each(has_been_up);
+        once_it_grants(&of(&servers), || {});
+        servers.iter().for_each(|server| drop(server.command(&["HSET", "leasehold:default:life", "floor", "1"])));
+        servers
+    }
+
+    conformance!(quorum_of_redis, unqueued shared founded(), |servers: &[Redis; 3], _: [&str; 2]| Subject::new(of(servers)));
+
+    #[cfg(feature = "postgres")]
+    mod as_primary_and_arbiter {
+        use leasehold_testkit::servers::Postgres;
+
+        use super::*;
+
+        /// A primary and an arbiter.
+        type Pair = (Redis, Postgres);
+
+        fn over((primary, arbiter): &Pair) -> Arc<dyn Store> {
+            let open = |url: String| leasehold::stores::open(&url).expect("the URL is right");
+            let (primary, arbiter) = (open(primary.url()), open(arbiter.url()));
+            let spans = Settings::default().route_lease(Duration::from_secs(2)).down_after(Duration::from_secs(1));
+            let spans = spans.up_after(24 * 6 * MINUTES); // It stays where it is.
+            Arc::new(Fallback::over(primary, arbiter, spans).expect("they go together"))
+        }
+
+        /// Its primary is in use, or its arbiter.
+        fn grants(pair: &Pair, by_primary: bool) {
+            once_it_grants(&over(pair), || {
+                let there = pair.0.command(&["EXISTS", "leasehold:default:{first}"]).integer() == 1;
+                assert_eq!(there, by_primary);
+            });
+        }
+
+        fn in_use() -> Pair {
+            // What isn't on its disk makes a bad arbiter, of which it is told.
+            let arbiter = Postgres::options().config("fsync", "on").config("full_page_writes", "on");
+            let pair = (Redis::start(), arbiter.start());
+            grants(&pair, true);
+            pair
+        }
+
+        /// Its primary was away, and is back.
+        fn moved() -> Pair {
+            let pair = in_use();
+            pair.0.kill();
+            once_it_grants(&over(&pair), || {});
+            pair.0.restart();
+            grants(&pair, false);
+            pair
+        }
+
+        fn subject(pair: &Pair, _: [&str; 2]) -> Subject {
+            Subject::new(over(pair))
+        }
+
+        conformance!(fallback_on_its_primary, one_holder shared in_use(), subject);
+        conformance!(fallback_on_its_arbiter, one_holder shared moved(), subject);
+    }
+}

@@ -9,7 +9,7 @@ use leasehold_testkit::process::{eventually, eventually_async};
 use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, cases};
 
 mod claims;
-use claims::{SOON, TTL, acquired, locks};
+use claims::{SOON, TTL, acquired, locks, store};
 
 const THE_REST: &str = "&leasehold:default:!* +subscribe +publish +info +config|get +scan";
 
@@ -256,36 +256,59 @@ async fn e12_a_server_that_cannot_save_shows_it_at_a_release_which_is_made_up_fo
     eventually_async("it is released all the same", SOON, async || locks.inspect("job").await.unwrap().is_none()).await;
 }
 
+/// Set back by half an hour, with a holder that had asked for two hours and is dead.
 #[tokio::test]
 async fn e13_what_a_clock_that_was_set_back_leaves_behind_is_shown_and_can_be_released() {
-    let server = Redis::start();
+    let server = Redis::options().own_clock().start();
+    let hours = Duration::from_secs(7200);
+    let dead = claims::claim("late", hours);
+    let leasehold::Attempt::Granted(late) = store(&server.url()).try_acquire(&dead).await.unwrap() else {
+        panic!("it is free");
+    };
+    server.set_clock(-1800);
     let locks = locks(&server.url()).await;
-    let late = std::mem::ManuallyDrop::new(acquired(&locks.lock("late")).await);
     let soon = acquired(&locks.lock("soon")).await;
-    // As if the clock had been set back by half an hour since it was granted, with a holder that asked for more than that.
-    let token = late.token().number() + (1_800_000 << 4);
-    server.command(&["HSET", &format!("{}:h", key("late")), "t", &token.to_string()]);
-    server.command(&["PEXPIRE", &key("late"), "7230000"]);
+    assert!(locks.inspect("late").await.unwrap().unwrap().remaining > hours + Duration::from_secs(1700));
     let told = Told::of(&server.url()).await;
     told.warning("keys", " left): held for longer than any TTL").warning("keys", "late: granted in the future");
     locks.revoke("late", leasehold::Revoke::Now).await.unwrap();
-    assert!(acquired(&locks.lock("late")).await.token().number() > token);
+    assert!(acquired(&locks.lock("late")).await.token() > late.token);
     drop(soon);
 }
 
 #[tokio::test]
 async fn e13_a_clock_that_is_set_forward_ends_a_lease_and_its_holder_is_told() {
-    let server = Redis::start();
+    let server = Redis::options().own_clock().start();
     let (ours, others) = (locks(&server.url()).await, locks(&server.url()).await);
     let guard = acquired(&ours.lock("job").ttl(TTL)).await;
-    // As if it had been set forward by a minute.
-    server.command(&["PEXPIREAT", &key("job"), "1"]);
+    server.set_clock(60);
     let next = acquired(&others.lock("job")).await;
     assert!(next.token() > guard.token());
     assert_eq!(guard.lost().await, leasehold::LossReason::Gone);
     assert!(!guard.is_valid() && next.is_valid());
     assert!(matches!(guard.release().await, Ok(leasehold::Released::TooLate)));
+    // Who holds it now goes by spans, and is not disturbed by the clock's coming back.
+    server.set_clock(0);
+    assert!(matches!(ours.lock("job").ttl(TTL).try_acquire().await, Ok(Outcome::Contended(_))));
+    let token = next.token();
     next.release().await.unwrap();
+    assert!(acquired(&ours.lock("job").ttl(TTL)).await.token() > token, "though it was given out in the future");
+}
+
+/// Tokens that were given out since would come again.
+#[tokio::test]
+async fn e13_a_clock_that_is_hours_behind_grants_nothing_that_it_has_granted_until_it_is_set() {
+    let server = Redis::options().own_clock().start();
+    let locks = locks(&server.url()).await;
+    let guard = acquired(&locks.lock("job")).await;
+    let token = guard.token();
+    guard.release().await.unwrap();
+    server.set_clock(-2 * 3600);
+    let error = locks.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!(error.applied(), Applied::No, "{error}");
+    assert!(error.to_string().contains("clock"), "{error}");
+    server.set_clock(0);
+    assert!(acquired(&locks.lock("job")).await.token() > token);
 }
 
 /// A member needs nothing kept, but its restart guard, and all that the others know.

@@ -5,15 +5,21 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::blocking::{Guard, Lock, Locks, Outcome};
-use leasehold::{NotDue, Tick, Wait};
+use leasehold::blocking::{Guard, Lock, Locks, MultiLock, Outcome};
+use leasehold::stores::fallback::{Fallback, Settings};
+use leasehold::{NotDue, Tick, Wait, stores};
 use leasehold_testkit::process::{self, Worker, argument, say};
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(60);
+/// Short enough to be waited for.
 const TTL: Duration = Duration::from_secs(2);
+/// The same for stores made of stores, whose members have a part of it each.
+#[cfg(feature = "redis")]
+const COMPOSED_TTL: Duration = Duration::from_secs(4);
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[test]
@@ -30,45 +36,86 @@ fn worker() {
 
 /// The stores that all this is tried on.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum Kind<'a> {
     Sqlite,
     #[cfg(feature = "redis")]
     Redis,
     /// Servers that several fleets share, each in a namespace of its own.
-    #[cfg(any(feature = "redis", feature = "etcd", feature = "postgres", feature = "mysql"))]
-    Shared(&'static str),
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis")),
+        allow(dead_code, reason = "a file is no server")
+    )]
+    Shared(&'a str),
+    /// The same, as a quorum.
+    #[cfg(feature = "redis")]
+    Quorum(&'a [leasehold_testkit::servers::Redis]),
+    /// The same, as a primary and an arbiter.
+    #[cfg(all(feature = "postgres", feature = "redis"))]
+    Fallback(&'a str, &'a str),
 }
 
 struct Fleet {
     dir: TempDir,
     url: String,
+    ttl: Duration,
     locks: Locks,
     _server: Option<Box<dyn std::any::Any>>,
 }
 
 impl Fleet {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: Kind<'_>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (url, server): (String, Option<Box<dyn std::any::Any>>) = match kind {
-            Kind::Sqlite => (format!("sqlite:{}/locks.db", dir.path().display()), None),
+        let namespace = format!("{:x}", rand::random::<u64>());
+        match kind {
+            Kind::Sqlite => {
+                let url = format!("sqlite:{}/locks.db", dir.path().display());
+                Self::over(url, TTL, dir)
+            }
             #[cfg(feature = "redis")]
             Kind::Redis => {
                 let server = leasehold_testkit::servers::Redis::start();
-                (server.url(), Some(Box::new(server)))
+                let fleet = Self::over(server.url(), TTL, dir);
+                Self { _server: Some(Box::new(server)), ..fleet }
             }
-            #[cfg(any(feature = "redis", feature = "etcd", feature = "postgres", feature = "mysql"))]
-            Kind::Shared(url) => {
-                let and = if url.contains('?') { '&' } else { '?' };
-                (format!("{url}{and}namespace={:x}", rand::random::<u64>()), None)
+            Kind::Shared(url) => Self::over(format!("{url}namespace={namespace}"), TTL, dir),
+            #[cfg(feature = "redis")]
+            Kind::Quorum(servers) => {
+                let hosts: Vec<_> = servers.iter().map(leasehold_testkit::servers::Redis::address).collect();
+                let options = format!("max_ttl={}&namespace={namespace}", COMPOSED_TTL.as_secs());
+                let fleet = Self::over(format!("redlock://{}?{options}", hosts.join(",")), COMPOSED_TTL, dir);
+                fleet.grants();
+                // A new one counts ticks of the next minutes as run; this one was founded long ago.
+                let life = format!("leasehold:{namespace}:life");
+                servers.iter().for_each(|server| drop(server.command(&["HSET", &life, "floor", "1"])));
+                fleet
             }
-        };
-        let locks = Locks::connect(&url).unwrap();
-        Self { dir, url, locks, _server: server }
+            #[cfg(all(feature = "postgres", feature = "redis"))]
+            Kind::Fallback(primary, arbiter) => {
+                let url = [primary, arbiter].map(|url| format!("{url}?namespace={namespace}")).join(" ");
+                let fleet = Self::over(url, COMPOSED_TTL, dir);
+                fleet.grants();
+                fleet
+            }
+        }
+    }
+
+    fn over(url: String, ttl: Duration, dir: TempDir) -> Self {
+        Self { locks: opened(&url), dir, url, ttl, _server: None }
+    }
+
+    /// Waits until it does: a quorum is to be founded, a route to come into force.
+    #[cfg(feature = "redis")]
+    fn grants(&self) {
+        process::eventually("it grants locks", SOON, || {
+            let first = self.locks.lock("first").ttl(self.ttl).try_acquire();
+            first.is_ok_and(|outcome| outcome.guard().is_some_and(|guard| guard.release().is_ok()))
+        });
     }
 
     fn node(&self, function: &str, more: &[(&str, &str)]) -> Worker {
         let dir = self.dir.path().display().to_string();
-        Worker::start("worker", function, &[&[("DIR", &*dir), ("STORE", &*self.url)], more].concat())
+        let ttl = self.ttl.as_secs().to_string();
+        Worker::start("worker", function, &[&[("DIR", &*dir), ("STORE", &*self.url), ("TTL", &*ttl)], more].concat())
     }
 
     /// A tick that is due by now and will be for a while.
@@ -84,7 +131,19 @@ impl Fleet {
 }
 
 fn locks() -> Locks {
-    Locks::connect(&argument("STORE")).unwrap()
+    opened(&argument("STORE"))
+}
+
+fn ttl() -> Duration {
+    Duration::from_secs(argument("TTL").parse().unwrap())
+}
+
+/// A URL; or those of a fallback's two stores, with a route lease that may be waited for.
+fn opened(url: &str) -> Locks {
+    let Some((primary, arbiter)) = url.split_once(' ') else { return Locks::connect(url).unwrap() };
+    let [primary, arbiter] = [primary, arbiter].map(|url| stores::open(url).unwrap());
+    let settings = Settings::default().route_lease(Duration::from_secs(2));
+    Locks::over(Arc::new(Fallback::over(primary, arbiter, settings).unwrap())).unwrap()
 }
 
 /// Whole lines, also if several processes write at once.
@@ -100,7 +159,7 @@ fn tick_lock(locks: &Locks) -> Lock {
     // Every 15 minutes, by its own clock.
     let tick = Tick::from_unix_millis(tick + off - (off % 900_000)).unwrap();
     let retry = argument("RETRY") == "yes";
-    locks.lock("nightly").ttl(TTL).terms(|lock| lock.tick(tick).retry_failed(retry))
+    locks.lock("nightly").ttl(ttl()).terms(|lock| lock.tick(tick).retry_failed(retry))
 }
 
 fn run_the_tick() {
@@ -137,7 +196,7 @@ fn comes(fleet: &Fleet, tick: &str, off: i64, retry: &str) -> String {
     said
 }
 
-fn q01_q02_one_node_runs_the_tick_and_the_others_skip_it_whatever_their_clocks_show(kind: Kind) {
+fn q01_q02_one_node_runs_the_tick_and_the_others_skip_it_whatever_their_clocks_show(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let tick = fleet.tick();
     let day = 86_400;
@@ -151,7 +210,7 @@ fn q01_q02_one_node_runs_the_tick_and_the_others_skip_it_whatever_their_clocks_s
     assert_eq!(fleet.log().len(), 1, "{:?}", fleet.log());
 }
 
-fn q15_a_node_that_is_killed_in_the_middle_is_replaced_only_if_asked(kind: Kind) {
+fn q15_a_node_that_is_killed_in_the_middle_is_replaced_only_if_asked(kind: Kind<'_>) {
     for (retry, then) in [("no", "unfinished"), ("yes", "ran")] {
         let fleet = Fleet::new(kind);
         let tick = fleet.tick();
@@ -173,7 +232,7 @@ fn q15_a_node_that_is_killed_in_the_middle_is_replaced_only_if_asked(kind: Kind)
     }
 }
 
-fn twenty_nodes_that_come_at_once_run_it_once(kind: Kind) {
+fn twenty_nodes_that_come_at_once_run_it_once(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let tick = fleet.tick();
     let start = |_| fleet.node("run_the_tick", &[("TICK", &tick), ("OFF", "0"), ("RETRY", "yes")]);
@@ -190,7 +249,7 @@ fn do_all_keys() {
     let locks = locks();
     let (mut ran, mut elsewhere, mut before) = (0, 0, 0);
     for key in 0..KEYS {
-        match locks.once(&format!("invoice-{key}"), DAY).ttl(TTL).try_acquire().unwrap() {
+        match locks.once(&format!("invoice-{key}"), DAY).ttl(ttl()).try_acquire().unwrap() {
             Outcome::Acquired(guard) => {
                 log(&format!("sent {key}"));
                 guard.complete().unwrap();
@@ -204,7 +263,7 @@ fn do_all_keys() {
     say(&format!("ran {ran}, elsewhere {elsewhere}, before {before}"));
 }
 
-fn a_key_is_done_once_however_many_come_for_it(kind: Kind) {
+fn a_key_is_done_once_however_many_come_for_it(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let mut nodes: Vec<_> = (0..6).map(|_| fleet.node("do_all_keys", &[])).collect();
     for node in &mut nodes {
@@ -218,8 +277,8 @@ fn a_key_is_done_once_however_many_come_for_it(kind: Kind) {
     assert!(times.values().all(|times| *times == 1), "{times:?}");
 }
 
-fn pool(locks: &Locks) -> Lock {
-    locks.lock("pool").ttl(TTL).wait(Wait::For(SOON)).terms(|lock| lock.permits(3))
+fn pool(locks: &Locks, ttl: Duration) -> Lock {
+    locks.lock("pool").ttl(ttl).wait(Wait::For(SOON)).terms(|lock| lock.permits(3))
 }
 
 fn granted(lock: &Lock) -> Guard {
@@ -238,7 +297,7 @@ fn now() -> u128 {
 fn use_the_pool() {
     let locks = locks();
     for _ in 0..15 {
-        let guard = granted(&pool(&locks));
+        let guard = granted(&pool(&locks, ttl()));
         let from = now();
         std::thread::sleep(Duration::from_millis(5));
         let until = now();
@@ -248,7 +307,7 @@ fn use_the_pool() {
     }
 }
 
-fn at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits(kind: Kind) {
+fn at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let mut nodes: Vec<_> = (0..6).map(|_| fleet.node("use_the_pool", &[])).collect();
     for node in &mut nodes {
@@ -266,49 +325,41 @@ fn at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits(kind: K
 
 fn hold_a_permit() {
     let locks = locks();
-    let guard = granted(&pool(&locks));
+    let guard = granted(&pool(&locks, ttl()));
     say("has one");
     let _ = guard.lost();
     say("lost it");
 }
 
-fn a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs(kind: Kind) {
+fn a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let mut nodes: Vec<_> = (0..3).map(|_| fleet.node("hold_a_permit", &[])).collect();
     for node in &mut nodes {
         node.hear("has one", SOON);
     }
-    let lock = pool(&fleet.locks).wait(Wait::For(Duration::ZERO));
+    let lock = pool(&fleet.locks, fleet.ttl).wait(Wait::For(Duration::ZERO));
     assert!(matches!(lock.acquire().unwrap(), Outcome::Contended(holding) if holding.others.len() == 2));
     nodes.pop().unwrap().kill();
-    let guard = granted(&pool(&fleet.locks));
+    let guard = granted(&pool(&fleet.locks, fleet.ttl));
     let holding = fleet.locks.inspect("pool").unwrap().unwrap();
     assert_eq!((holding.permits.get(), holding.others.len()), (3, 2), "{holding:?}");
     assert!(guard.is_valid());
 }
 
 fn take_both() {
-    let locks = leasehold_async();
+    let locks = locks();
     let names = argument("NAMES");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let named = names.split(' ').map(|name| locks.lock(name).ttl(TTL));
-        let both = leasehold::MultiLock::of(named).unwrap();
-        for _ in 0..25 {
-            let guard = both.acquire().await.unwrap().guard().expect("it waits for ever");
-            let from = now();
-            tokio::time::sleep(Duration::from_millis(2)).await;
-            log(&format!("{from} {}", now()));
-            guard.release().await.unwrap();
-        }
-    });
+    let both = MultiLock::of(names.split(' ').map(|name| locks.lock(name).ttl(ttl()))).unwrap();
+    for _ in 0..25 {
+        let guard = both.acquire().unwrap().guard().expect("it waits for ever");
+        let from = now();
+        std::thread::sleep(Duration::from_millis(2));
+        log(&format!("{from} {}", now()));
+        guard.release().unwrap();
+    }
 }
 
-fn leasehold_async() -> leasehold::Locks {
-    leasehold::Locks::builder().connect(&argument("STORE")).unwrap()
-}
-
-fn i15_processes_that_want_the_same_two_in_another_order_take_turns(kind: Kind) {
+fn i15_processes_that_want_the_same_two_in_another_order_take_turns(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let orders = ["a b", "b a", "b a", "a b"];
     let mut nodes: Vec<_> = orders.iter().map(|names| fleet.node("take_both", &[("NAMES", names)])).collect();
@@ -323,64 +374,90 @@ fn i15_processes_that_want_the_same_two_in_another_order_take_turns(kind: Kind) 
 }
 
 macro_rules! on_each_store {
-    ($($case:ident)*) => {
+    (any: $($any:ident)*, permits: $($permits:ident)*) => {
         mod sqlite {
             use super::Kind;
-            $(#[test] fn $case() { super::$case(Kind::Sqlite); })*
+            $(#[test] fn $any() { super::$any(Kind::Sqlite); })*
+            $(#[test] fn $permits() { super::$permits(Kind::Sqlite); })*
         }
+
         #[cfg(feature = "redis")]
         mod redis {
             use super::Kind;
-            use leasehold_testkit::servers::{RedisCluster, RedisSentinels, cases};
+            use leasehold_testkit::servers::{Redis, RedisCluster, RedisSentinels, cases};
 
-            $(#[test] fn $case() { super::$case(Kind::Redis); })*
+            $(#[test] fn $any() { super::$any(Kind::Redis); })*
+            $(#[test] fn $permits() { super::$permits(Kind::Redis); })*
 
             #[test]
             fn behind_sentinels() {
                 let sentinels = RedisSentinels::start();
-                cases(&Kind::Shared(format!("{}?restart_guard=off", sentinels.url()).leak()), |_| sentinels.mend(), &[
-                    $((stringify!($case), |kind| super::$case(*kind))),*
-                ]);
+                let url = format!("{}?restart_guard=off&", sentinels.url());
+                cases(&Kind::Shared(&url), |_| sentinels.mend(), on_each_store!(@all $($any)* $($permits)*));
             }
 
             #[test]
             fn in_a_cluster() {
                 let cluster = RedisCluster::start();
-                cases(&Kind::Shared(format!("{}?restart_guard=off", cluster.url()).leak()), |_| cluster.mend(), &[
-                    $((stringify!($case), |kind| super::$case(*kind))),*
-                ]);
+                let url = format!("{}?restart_guard=off&", cluster.url());
+                cases(&Kind::Shared(&url), |_| cluster.mend(), on_each_store!(@all $($any)* $($permits)*));
+            }
+
+            /// It refuses permits for several.
+            #[test]
+            fn in_a_quorum() {
+                let servers = [0; 3].map(|_| Redis::start());
+                cases(&Kind::Quorum(&servers), |_| {}, on_each_store!(@all $($any)*));
+            }
+
+            /// So does this.
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn over_a_fallback() {
+                let (primary, arbiter) = (Redis::start(), leasehold_testkit::servers::Postgres::start());
+                let urls = [primary.url(), arbiter.url()];
+                cases(&Kind::Fallback(&urls[0], &urls[1]), |_| {}, on_each_store!(@all $($any)*));
             }
         }
+
+        #[cfg(feature = "postgres")]
+        #[test]
+        fn in_postgres() {
+            use leasehold_testkit::servers::{Postgres, cases};
+            let server = Postgres::start();
+            let url = format!("{}?", server.url());
+            cases(&Kind::Shared(&url), |_| {}, on_each_store!(@all $($any)* $($permits)*));
+        }
+
+        #[cfg(feature = "mysql")]
+        #[test]
+        fn in_mariadb() {
+            use leasehold_testkit::servers::{MariaDb, cases};
+            let server = MariaDb::start();
+            let url = format!("{}?", server.url());
+            cases(&Kind::Shared(&url), |_| {}, on_each_store!(@all $($any)* $($permits)*));
+        }
+
+        #[cfg(feature = "etcd")]
+        #[test]
+        fn in_etcd() {
+            use leasehold_testkit::servers::{Etcd, cases};
+            let server = Etcd::start();
+            let url = format!("{}?", server.url());
+            cases(&Kind::Shared(&url), |_| {}, on_each_store!(@all $($any)* $($permits)*));
+        }
     };
+    (@all $($case:ident)*) => { &[$((stringify!($case), |kind| $crate::$case(*kind))),*] };
 }
 
 on_each_store! {
-    q01_q02_one_node_runs_the_tick_and_the_others_skip_it_whatever_their_clocks_show
-    q15_a_node_that_is_killed_in_the_middle_is_replaced_only_if_asked
-    twenty_nodes_that_come_at_once_run_it_once
-    a_key_is_done_once_however_many_come_for_it
-    at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits
-    a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs
-    i15_processes_that_want_the_same_two_in_another_order_take_turns
-}
-
-#[cfg(feature = "etcd")]
-#[test]
-fn i15_in_etcd() {
-    let server = leasehold_testkit::servers::Etcd::start();
-    i15_processes_that_want_the_same_two_in_another_order_take_turns(Kind::Shared(server.url().leak()));
-}
-
-#[cfg(feature = "postgres")]
-#[test]
-fn i15_in_postgresql() {
-    let server = leasehold_testkit::servers::Postgres::start();
-    i15_processes_that_want_the_same_two_in_another_order_take_turns(Kind::Shared(server.url().leak()));
-}
-
-#[cfg(feature = "mysql")]
-#[test]
-fn i15_in_mariadb() {
-    let server = leasehold_testkit::servers::MariaDb::start();
-    i15_processes_that_want_the_same_two_in_another_order_take_turns(Kind::Shared(server.url().leak()));
+    any:
+        q01_q02_one_node_runs_the_tick_and_the_others_skip_it_whatever_their_clocks_show
+        q15_a_node_that_is_killed_in_the_middle_is_replaced_only_if_asked
+        twenty_nodes_that_come_at_once_run_it_once
+        a_key_is_done_once_however_many_come_for_it
+        i15_processes_that_want_the_same_two_in_another_order_take_turns,
+    permits:
+        at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits
+        a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs
 }

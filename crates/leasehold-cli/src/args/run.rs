@@ -94,8 +94,13 @@ Report:
   also          [{\"lock\", \"holder\", \"token\"}] of our holds of --also
   started_at ended_at         times of day in UTC";
 
+const TRACES: &str = "\
+Traces:
+  With OTEL_EXPORTER_OTLP_ENDPOINT a trace of the run goes to that collector (OpenTelemetry, by gRPC). It continues the one
+  of TRACEPARENT, and CMD finds its own there. If leasehold was built with the feature otel; docs/traces.md has the rest.";
+
 pub(super) fn footer() -> String {
-    format!("{EXAMPLES}\n\n{}\n\n{REPORT}", exit::table())
+    format!("{EXAMPLES}\n\n{}\n\n{REPORT}\n\n{TRACES}", exit::table())
 }
 
 const ONCE: &str = "How many, how often";

@@ -44,9 +44,12 @@ With --listen:
   /readyz   200 while jobs are loaded and the store has answered of late; else 503, and why
   /metrics  what happens to locks, runs and the store, for Prometheus (docs/metrics.md)
 
+With OTEL_EXPORTER_OTLP_ENDPOINT a trace of each run goes to that collector, and goes on in the job by TRACEPARENT, if \
+leasehold was built with the feature otel (docs/traces.md).
+
 In JSON: an object in each line. `event` is `started`, `done`, `failed`, `lost`, `stopped`, `not_run` (a tick: see `reason`), \
 `output` (a line of a job: `stream`, `text`), `away` and `back` (the store), `clock_is_fast`, `ledger`, `lock`, `loaded`, \
-`reloaded`, `not_reloaded`, `warning`, `stopping` or `ended`. `at`, `job`, `tick`, `attempt`, `token` (text), `took_ms` and `reason` \
+`reloaded`, `not_reloaded`, `traces`, `warning`, `stopping` or `ended`. `at`, `job`, `tick`, `attempt`, `token` (text), `took_ms` and `reason` \
 are there where they are known.
 
 Exits with 0 after a stop that was asked for; with 78 if a file is wrong, or the store's set-up.";

@@ -197,10 +197,12 @@ fn run_on(
 /// [`Subject`](crate::conformance::Subject), seen through the first.
 ///
 /// `conformance!(name, one_holder, store)` leaves out the cases of locks that several may hold: for a store that refuses
-/// such claims. `conformance!(name, one_holder paused, store)` is the same in paused time.
+/// such claims. `conformance!(name, one_holder paused, store)` is the same in paused time, and `conformance!(name, one_holder
+/// shared fixture, open)` over one fixture.
 ///
 /// `conformance!(name, unqueued, store)` and `conformance!(name, unqueued, paused, store)` leave out the queue and what is
-/// handed over along it, too: for a store made of others, none of which knows in which order the others were asked.
+/// handed over along it, too: for a store made of others, none of which knows in which order the others were asked. So does
+/// `conformance!(name, unqueued shared fixture, open)`.
 ///
 /// `conformance!(name, plain shared fixture, open)` leaves out more: the queue, ticks, gentle revocations, and names of
 /// any length and spelling. For a store in somebody else's table, which has no place for them.
@@ -227,6 +229,12 @@ macro_rules! conformance {
     };
     ($name:ident, plain shared $fixture:expr, $open:expr) => {
         $crate::conformance!(@plain one_test [$name, $fixture, $open]);
+    };
+    ($name:ident, one_holder shared $fixture:expr, $open:expr) => {
+        $crate::conformance!(@one_holder one_test [$name, $fixture, $open]);
+    };
+    ($name:ident, unqueued shared $fixture:expr, $open:expr) => {
+        $crate::conformance!(@unqueued one_test [$name, $fixture, $open]);
     };
     ($name:ident, session_bound shared $fixture:expr, $open:expr) => {
         $crate::conformance!(@session_bound one_test [$name, $fixture, $open]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{LazyLock, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use nix::sys::prctl::set_pdeathsig;
@@ -58,6 +58,19 @@ impl Program {
     pub(super) fn resume(&mut self) {
         self.paused = false;
         self.signal(Signal::SIGCONT);
+    }
+
+    /// Has it end by itself, for a server to which SIGQUIT means that. Perhaps it doesn't, within two seconds.
+    pub(super) fn quit(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        self.signal(Signal::SIGQUIT);
+        self.resume();
+        let asked = Instant::now();
+        while self.ended().is_none() && asked.elapsed() < Duration::from_secs(2) {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn signal(&self, signal: Signal) {

@@ -28,6 +28,7 @@ use crate::finding::Finding;
 use crate::lease::{HolderId, Holding, Revoke, Waiter};
 use crate::locks::LocksBuilder;
 use crate::name::LockName;
+use crate::store::Store;
 
 mod guard;
 mod lock;
@@ -93,6 +94,14 @@ impl Locks {
     /// The URL is wrong, or the store can't be opened.
     pub fn with(builder: LocksBuilder, url: &str) -> Result<Self> {
         Self::build(|| builder.connect(url))
+    }
+
+    /// See [`crate::Locks::over`]: for a store that no URL names, as a fallback.
+    ///
+    /// # Errors
+    /// The operating system gives us no event queue.
+    pub fn over(store: Arc<dyn Store>) -> Result<Self> {
+        Self::build(|| Ok(crate::Locks::over(store)))
     }
 
     fn build(connect: impl FnOnce() -> Result<crate::Locks>) -> Result<Self> {

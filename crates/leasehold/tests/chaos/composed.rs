@@ -1,22 +1,9 @@
 //! Stores made of stores: links, servers and workers fail one by one and together.
 
-use std::time::Duration;
-
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::servers::{Postgres, Redis};
 
-use super::{MAX_TTL, Run};
-
-/// What is wrong with a link for a while.
-fn spoil(link: &Proxy) {
-    match rand::random_range(0..5) {
-        0 => link.blackhole(Direction::ToServer),
-        1 => link.blackhole(Direction::ToClient),
-        2 => link.delay(Direction::ToClient, Duration::from_millis(rand::random_range(20..600))),
-        3 => link.cut_after(Direction::ToClient, rand::random_range(1..200)),
-        _ => link.refuse(),
-    }
-}
+use super::{MAX_TTL, Run, spoil};
 
 fn one_of<T>(some: &[T]) -> &T {
     &some[rand::random_range(0..some.len())]

@@ -1,9 +1,13 @@
 //! Processes that hold, wait, are paused and are killed, and a judge who reads what they noted: never two at a
 //! time, and tokens that grow.
-#![cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#![cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 
 #[cfg(all(feature = "redis", feature = "postgres"))]
 mod composed;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod sessions;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +17,9 @@ use leasehold::stores::fallback::{Fallback, Settings};
 use leasehold::{Locks, Outcome, stores};
 use leasehold_testkit::history::{self, History, Hold};
 use leasehold_testkit::process::{self, Worker};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+use leasehold_testkit::proxy::{Direction, Proxy};
+use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -21,6 +28,10 @@ const MAX_TTL: Duration = Duration::from_secs(3);
 
 /// Fewer show nothing.
 const HOLDS: usize = 20;
+
+/// The files of a run: when somebody was sure to hold the lock, and between when and when each grant was made.
+const HISTORY: &str = "history";
+const GRANTS: &str = "grants";
 
 #[test]
 fn worker() {
@@ -31,7 +42,7 @@ fn worker() {
 #[tokio::main(flavor = "current_thread")]
 async fn hold_and_wait() {
     let dir = process::argument("DIR");
-    let history = History::open(&Path::new(&dir).join("history")).unwrap();
+    let [history, grants] = [HISTORY, GRANTS].map(|file| History::open(&Path::new(&dir).join(file)).unwrap());
     let store = process::argument("STORE");
     let locks = opened(&store);
     let ttl = Duration::from_secs(process::argument("TTL").parse().unwrap());
@@ -39,8 +50,14 @@ async fn hold_and_wait() {
     let lock = locks.lock("job").ttl(ttl).stop_grace(Duration::from_millis(100));
     process::say("ready");
     while !Path::new(&dir).join("enough").exists() {
+        let asked = history::now();
         // Under this load the store may be slow to answer; that is an error, and never a grant.
         let Ok(Outcome::Acquired(guard)) = lock.acquire().await else { continue };
+        let hold = |from, until| {
+            let (who, token) = (guard.holder().to_string(), guard.token().number());
+            Hold { who, name: "job".into(), token, from, until }
+        };
+        grants.note(&hold(asked, history::now())).unwrap();
         let end = Instant::now() + Duration::from_millis(rand::random_range(0..60));
         let mut sure: Option<(u64, u64)> = None;
         while Instant::now() < end {
@@ -53,8 +70,7 @@ async fn hold_and_wait() {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let Some((from, until)) = sure {
-            let (who, token) = (guard.holder().to_string(), guard.token().number());
-            history.note(&Hold { who, name: "job".into(), token, from, until }).unwrap();
+            history.note(&hold(from, until)).unwrap();
         }
         drop(guard.release().await);
     }
@@ -163,9 +179,34 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Workers are paused and killed, and in each round whatever `disturb` does is done to the store. Answers how many holds
-    /// there were.
-    fn has_one_holder_at_a_time(&self, mut disturb: impl FnMut(usize)) -> usize {
+    /// Workers are paused and killed, and in each round whatever `disturb` does is done to the store.
+    fn has_one_holder_at_a_time(&self, disturb: impl FnMut(usize)) {
+        self.has_one_holder_at_a_time_and(|holds| holds.len() >= HOLDS, disturb);
+    }
+
+    /// The same, and goes on until `all` that there is to be seen was seen.
+    fn has_one_holder_at_a_time_and(&self, all: impl Fn(&[Hold]) -> bool, disturb: impl FnMut(usize)) {
+        let began = Instant::now();
+        let dir = self.play(HISTORY, &all, disturb);
+        let holds = read(dir.path(), HISTORY);
+        assert!(all(&holds), "only {} holds: nothing was shown", holds.len());
+        let checked = history::check(holds).unwrap_or_else(|violation| panic!("{violation:?}"));
+        println!("{checked} holds in {:?}", began.elapsed());
+    }
+
+    /// The same where two may hold the lock for a moment: what checks tokens can tell them apart.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    fn has_tokens_that_grow(&self, disturb: impl FnMut(usize)) {
+        let began = Instant::now();
+        let dir = self.play(GRANTS, &|grants| grants.len() >= HOLDS, disturb);
+        let grants = read(dir.path(), GRANTS);
+        assert!(grants.len() >= HOLDS, "only {} grants: nothing was shown", grants.len());
+        let checked = history::check_tokens(grants).unwrap_or_else(|violation| panic!("{violation:?}"));
+        println!("{checked} grants in {:?}", began.elapsed());
+    }
+
+    /// What the workers have noted by the end: after its time, once `file` has all that there is to be seen.
+    fn play(&self, file: &str, all: &dyn Fn(&[Hold]) -> bool, mut disturb: impl FnMut(usize)) -> TempDir {
         let seconds = if std::env::var_os("LEASEHOLD_LONG").is_some() { 180 } else { self.seconds };
         let started = Instant::now();
         let dir = tempfile::tempdir().unwrap();
@@ -181,7 +222,7 @@ impl Run<'_> {
         for round in 0.. {
             // Some stores come to few holds on a busy machine: then it takes longer, but is shown all the same.
             let passed = started.elapsed().as_secs();
-            if passed >= seconds && holds(dir.path()).len() >= HOLDS || passed >= seconds + LIMIT.as_secs() {
+            if passed >= seconds && all(&read(dir.path(), file)) || passed >= seconds + LIMIT.as_secs() {
                 break;
             }
             disturb(round);
@@ -200,13 +241,30 @@ impl Run<'_> {
         for worker in &mut workers {
             worker.succeeds(LIMIT);
         }
-        let checked = history::check(holds(dir.path())).unwrap_or_else(|violation| panic!("{violation:?}"));
-        assert!(checked >= HOLDS, "only {checked} holds: nothing was shown");
-        println!("{checked} holds in {:?}", started.elapsed());
-        checked
+        dir
     }
 }
 
-fn holds(dir: &Path) -> Vec<Hold> {
-    history::read(&dir.join("history")).unwrap_or_default()
+fn read(dir: &Path, file: &str) -> Vec<Hold> {
+    history::read(&dir.join(file)).unwrap_or_default()
+}
+
+/// What is wrong with a link for a while.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+fn spoil(link: &Proxy) {
+    match rand::random_range(0..5) {
+        0 => link.cut_after(Direction::ToClient, rand::random_range(1..200)),
+        1 => link.refuse(),
+        _ => silence(link),
+    }
+}
+
+/// What is wrong with it without anybody noticing: no connection ends.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+fn silence(link: &Proxy) {
+    match rand::random_range(0..3) {
+        0 => link.blackhole(Direction::ToServer),
+        1 => link.blackhole(Direction::ToClient),
+        _ => link.delay(Direction::ToClient, Duration::from_millis(rand::random_range(20..600))),
+    }
 }

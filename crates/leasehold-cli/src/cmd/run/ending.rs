@@ -44,6 +44,23 @@ pub enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    /// As it stands in a report.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Held => "held",
+            Self::Skipped => "skipped",
+            Self::Lost => "lost",
+            Self::Interrupted => "interrupted",
+            Self::NotStarted => "not_started",
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Exit {
     Code(i32),
@@ -142,6 +159,19 @@ impl Ending {
             (Exit::By(fatal), _) => fatal.exit(),
             (Exit::Code(code), Some(message)) => Err(Failure::new(code, message)),
             (Exit::Code(code), None) => Ok(code),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_has_one_word_everywhere() {
+        use Outcome::*;
+        for outcome in [Running, Done, Held, Skipped, Lost, Interrupted, NotStarted, Unavailable, Failed] {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.word());
         }
     }
 }

@@ -4,12 +4,11 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::validity::{BootClock, Clock};
 use leasehold::{
-    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Observer, Outcome,
-    Released, Wait,
+    Event, Guard, LockName, Locks, LocksBuilder, LossReason, MultiGuard, MultiLock, NotDue, Outcome, Released, Wait,
 };
 
 use leasehold_monitor::{Keeping, Tally};
@@ -23,15 +22,17 @@ use self::once::Once;
 use self::report::Report;
 use self::teller::Teller;
 use self::terms::Terms;
+use self::watchers::Watchers;
 use crate::args::{AskedReport, RunArgs};
 use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
 use crate::metering::Metering;
 use crate::output::{duration as span, plain, tell};
+use crate::traces::RunTrace;
 use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
 mod backoff;
-mod ending;
+pub mod ending;
 mod losses;
 mod metrics_file;
 mod once;
@@ -39,6 +40,7 @@ mod report;
 mod report_file;
 mod teller;
 mod terms;
+mod watchers;
 
 /// Runs the command under the lock, and answers with the exit code. A signal that is to end us ends the process here.
 ///
@@ -48,14 +50,17 @@ pub fn run(args: &RunArgs, config: Result<Config, Failure>) -> Result<i32, Failu
     let found = Found::read().map_err(|error| fault("block signals", &error))?;
     // Before all that can fail: yesterday's success must not stand in the file when it does.
     let mut report = Report::begin(args)?;
+    let (since, trace) = (SystemTime::now(), OnceCell::new());
+    let trace = || -> &RunTrace { trace.get_or_init(|| RunTrace::begin(args, since)) };
     let ending = config.and_then(|config| {
         let on_down = args.on_down.unwrap_or(config.on_down());
-        under_lock(args, &config, found, &mut report)
+        under_lock(args, &config, found, &mut report, &trace)
             .map_err(|failure| config.complete(&failure))
             .or_else(|failure| without_a_store(args, on_down, failure))
     });
     let ending = ending.unwrap_or_else(Ending::failed);
     report.end(&ending);
+    trace().end(&ending);
     ending.exit()
 }
 
@@ -67,7 +72,13 @@ pub fn refuse(report: AskedReport, mistake: &Failure) {
     }
 }
 
-fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report) -> Result<Ending, Failure> {
+fn under_lock<'t>(
+    args: &RunArgs,
+    config: &Config,
+    found: Found,
+    report: &mut Report,
+    trace: &dyn Fn() -> &'t RunTrace,
+) -> Result<Ending, Failure> {
     // The warden is forked before any thread exists, and starts while we open the store.
     let terms = Terms::of(args, config.place());
     let options =
@@ -79,7 +90,7 @@ fn under_lock(args: &RunArgs, config: &Config, found: Found, report: &mut Report
         .map_err(|error| fault("make an event queue", &error))?;
     let mut metrics = MetricsFile::of(args)?;
     let ending = runtime.block_on(async {
-        let run = Run::new(args, terms, config, warden, report, metrics.metering());
+        let run = Run::new(args, terms, config, warden, report, (metrics.metering(), trace().clone()));
         let keeping = OnceCell::new();
         let ending = run.run(&keeping).await;
         if let Some(keeping) = keeping.into_inner() {
@@ -113,9 +124,8 @@ struct Run<'a> {
     config: &'a Config,
     warden: Warden,
     teller: Arc<Teller>,
-    tally: Tally,
+    watchers: Watchers,
     report: &'a mut Report,
-    metering: Metering,
 }
 
 /// How asking for the lock ended.
@@ -139,14 +149,14 @@ impl<'a> Run<'a> {
         config: &'a Config,
         warden: Warden,
         report: &'a mut Report,
-        metering: Metering,
+        (metering, trace): (Metering, RunTrace),
     ) -> Self {
         let teller = Arc::new(Teller::new(args, terms, config.commands(), warden.deadlines()));
         let tally = tally(args, teller.name());
         if let Some(most) = args.max_hold {
             tally.limit(teller.name(), most);
         }
-        Self { args, terms, config, warden, teller, tally, report, metering }
+        Self { args, terms, config, warden, teller, watchers: Watchers { tally, metering, trace }, report }
     }
 
     /// What is counted meanwhile is kept by `keeping`, once there is a store.
@@ -157,9 +167,10 @@ impl<'a> Run<'a> {
             Ok(locks) => locks,
             Err(fatal) => return Ok(Ending::interrupted(fatal)),
         };
-        keeping.get_or_init(|| self.tally.kept_in(&locks));
+        keeping.get_or_init(|| self.watchers.tally.kept_in(&locks));
         let once = Once::of(self.args, &locks).await?;
         self.report.is_for(once.tick());
+        self.watchers.trace.is_for(once.tick());
         let mut backoff = Backoff::default();
         loop {
             let guard = match self.acquire(&locks, &once).await? {
@@ -199,20 +210,24 @@ impl<'a> Run<'a> {
     /// Opens the store. With `--forever` it may be away at first.
     async fn open(&mut self) -> Result<Result<Locks, Fatal>, Failure> {
         let (args, config, teller) = (self.args, self.config, Arc::clone(&self.teller));
-        let (tally, metering) = (&self.tally, &self.metering);
-        let settings = || settings(args, &teller, tally.clone(), metering.clone());
+        let watchers = &self.watchers;
+        let settings = || settings(args, &teller, watchers.clone());
+        let opening = watchers.trace.step("leasehold.open");
         let opened = if args.forever {
             let open = async || {
-                let (settings, metering, place) = (settings(), metering.clone(), config.place().clone());
+                let (settings, watchers, place) = (settings(), watchers.clone(), config.place().clone());
                 // A file that others have locked is waited for, and signals are to be heard meanwhile.
                 let opened =
-                    tokio::task::spawn_blocking(move || Ok(settings.over(metering.around(place.open()?)))).await;
+                    tokio::task::spawn_blocking(move || Ok(settings.over(watchers.around(place.open()?)))).await;
                 opened.expect("a panic ends the process")
             };
             unless_stopped(&mut self.warden, patiently(&teller, open)).await
         } else {
-            Ok(config.place().open().map(|store| settings().over(metering.around(store))))
+            Ok(config.place().open().map(|store| settings().over(watchers.around(store))))
         };
+        if let Ok(Err(error)) = &opened {
+            opening.fails(&error.to_string());
+        }
         match opened {
             Ok(opened) => Ok(Ok(opened.map_err(|error| config.blame(error))?)),
             Err(fatal) => Ok(Err(fatal)),
@@ -223,6 +238,7 @@ impl<'a> Run<'a> {
     async fn acquire(&mut self, locks: &Locks, once: &Once) -> Result<Asked, Failure> {
         let lock = self.lock(locks, once)?;
         self.teller.begin_waiting();
+        self.watchers.trace.asks();
         let waiting = async {
             match self.args.wait {
                 _ if self.args.forever => patiently(&self.teller, async || lock.acquire().await).await,
@@ -232,6 +248,7 @@ impl<'a> Run<'a> {
         };
         let acquired = unless_stopped(&mut self.warden, waiting).await;
         self.teller.stop_waiting();
+        self.has_answer(&acquired);
         if let Ok(Ok(_)) = acquired {
             self.teller.answered();
         }
@@ -256,6 +273,18 @@ impl<'a> Run<'a> {
             Ok(Err(error)) => Err(error.into()),
             Err(fatal) => Ok(Asked::Refused(Ending::interrupted(fatal))),
         }
+    }
+
+    /// Tells the trace what asking came to.
+    fn has_answer(&self, acquired: &Result<leasehold::Result<Outcome<MultiGuard>>, Fatal>) {
+        let (outcome, failed) = match acquired {
+            Ok(Ok(Outcome::Acquired(_))) => ("acquired", None),
+            Ok(Ok(Outcome::Contended(_))) => ("held", None),
+            Ok(Ok(Outcome::NotDue(_))) => ("not_due", None),
+            Ok(Err(error)) => ("failed", Some(error.to_string())),
+            Err(_) => ("interrupted", None),
+        };
+        self.watchers.trace.answered(outcome, failed.as_deref());
     }
 
     /// What an acquire that failed or was cancelled may have left is taken out of the store before we are gone: a claim
@@ -312,6 +341,9 @@ impl<'a> Run<'a> {
         let others = self.args.also.iter().filter_map(|name| guard.get(name.as_str()));
         env.extend((2..).zip(others).map(|(n, other)| (other_token(n), other.token().to_string().into())));
         let mut remove = Config::secret_variables();
+        let (traced, untraced) = self.watchers.trace.job(main, &self.args.command);
+        env.extend(traced);
+        remove.extend(untraced);
         // What an outer `leasehold` said is not about this lock.
         let ours = |name: &OsString| env.iter().any(|(set, _)| set == name);
         remove.extend(said_by_others().filter(|name| !ours(name)));
@@ -339,6 +371,7 @@ impl<'a> Run<'a> {
             std::mem::forget(guard); // Not to be released: the job may still be at work.
             return Held::Over(self.unkillable(pids));
         }
+        self.watchers.trace.job_ended(end.job(), self.why_it_ended(&end));
         let was_ours = self.release(locks, guard, &end).await;
         self.report.gave_back();
         let job = end.job();
@@ -368,7 +401,18 @@ impl<'a> Run<'a> {
         let lost = losses::of(guard, self.main(guard), end, |guard| self.teller.is_due(guard.name(), guard.holder()));
         for (guard, reason) in &lost {
             let event = Event::Lost { name: guard.name(), holder: guard.holder(), reason };
-            count(&event, &self.teller, &self.tally, &self.metering);
+            count(&event, &self.teller, &self.watchers);
+        }
+    }
+
+    /// Where it was not the job's own doing.
+    fn why_it_ended(&self, end: &End) -> Option<String> {
+        match end {
+            End::Exited(_) | End::Signaled(_) | End::Unkillable(_) => None,
+            End::NeverStarted(fatal) => Some(format!("not started: {} came first", fatal.name())),
+            End::NotStarted(errno) => Some(self.why_not_started(*errno)),
+            End::Cut { why, .. } | End::TooLate(why) => Some(reason_of(*why).to_owned()),
+            End::WardenLost { .. } => Some("our process that watches over the job was killed".to_owned()),
         }
     }
 
@@ -414,6 +458,7 @@ impl<'a> Run<'a> {
     /// Whether it was ours until then, as far as is known. A release that fails doesn't change the job's result; the lock
     /// ends with its TTL.
     async fn release(&self, locks: &Locks, guard: MultiGuard, end: &End) -> bool {
+        let releasing = self.watchers.trace.step("leasehold.release");
         let released = match end {
             // A job that was told to end and did so politely has not done its work. What the terminal sends it may be
             // meant for something else, as in the report.
@@ -424,9 +469,16 @@ impl<'a> Run<'a> {
             _ => guard.release().await,
         };
         match released {
-            Ok(Released::InTime) => true,
-            Ok(Released::TooLate) => false,
+            Ok(Released::InTime) => {
+                releasing.is("in_time");
+                true
+            }
+            Ok(Released::TooLate) => {
+                releasing.is("too_late");
+                false
+            }
             Err(error) => {
+                releasing.fails(&error.to_string());
                 tell(&format!(
                     "the lock {} could not be released ({error}); it ends by itself within {}",
                     self.teller.name(),
@@ -493,23 +545,22 @@ fn tally(args: &RunArgs, lock: &str) -> Tally {
 }
 
 /// The client's settings.
-fn settings(args: &RunArgs, teller: &Arc<Teller>, tally: Tally, metering: Metering) -> LocksBuilder {
+fn settings(args: &RunArgs, teller: &Arc<Teller>, watchers: Watchers) -> LocksBuilder {
     let teller = Arc::clone(teller);
     Locks::builder().job(&job_name(&args.command)).observer(move |event: &Event<'_>| {
         teller.tell(event); // first: a job's life depends on it
-        count(event, &teller, &tally, &metering);
+        count(event, &teller, &watchers);
     })
 }
 
 /// Counts what happens, and each loss once, whoever sees it first.
-fn count(event: &Event<'_>, teller: &Teller, tally: &Tally, metering: &Metering) {
+fn count(event: &Event<'_>, teller: &Teller, watchers: &Watchers) {
     if let Event::Lost { name, holder, .. } = event
         && !teller.is_new_loss(name, *holder)
     {
         return;
     }
-    tally.observe(event);
-    metering.lock_event(event);
+    watchers.observe(event);
 }
 
 /// What the job is called, for people.

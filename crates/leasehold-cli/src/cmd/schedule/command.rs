@@ -17,7 +17,8 @@ use super::output::{Line, Listener, Output};
 use crate::cmd::run::said_by_others;
 use crate::config::Config;
 use crate::nursery::{Launch, Nursery, Order, Outcome, Report, Tell};
-use crate::warden::{self, Found, Reserve, sys};
+use crate::traces::{CONTEXT, TickTraces};
+use crate::warden::{self, Found, Reserve, Status, sys};
 
 /// For so long it is normal that a run has not begun, or that a loss is not told. Then somebody may have stopped the nursery,
 /// or the lock was not lost after all.
@@ -107,11 +108,11 @@ impl Commands {
     /// It exits with 0: it is done. Anything else has failed, and says how. Cut, it gets TERM and after
     /// [`kill_after`](Command::kill_after) KILL, with all that it has started; and where the scheduler is stopped, hangs or
     /// dies, that happens all the same, before the lease ends.
-    pub fn work<L>(&self, command: Command, lines: L) -> impl Work + use<L>
+    pub fn work<L>(&self, command: Command, traces: TickTraces, lines: L) -> impl Work + use<L>
     where
         L: Fn(Line<'_>) + Send + Sync + 'static,
     {
-        CommandWork { commands: self.clone(), command, tell: Arc::new(lines) }
+        CommandWork { commands: self.clone(), command, traces, tell: Arc::new(lines) }
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<HolderId, Running>> {
@@ -146,31 +147,56 @@ impl Drop for Listed<'_> {
     }
 }
 
+/// No job was started: why, and whether what starts them is gone.
+struct NotBegun {
+    why: String,
+    died: bool,
+}
+
 /// A command as work.
 struct CommandWork {
     commands: Commands,
     command: Command,
+    traces: TickTraces,
     tell: Listener,
 }
 
 impl Work for CommandWork {
     fn run<'a>(&'a self, run: &'a Run) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>> {
-        Box::pin(self.once(run))
+        Box::pin(self.traced(run))
     }
 }
 
 impl CommandWork {
-    async fn once(&self, run: &Run) -> Ended {
+    /// The trace goes on in the job, and is told how it ended.
+    async fn traced(&self, run: &Run) -> Ended {
+        let holder = run.guard().holder();
+        let context = self.traces.job(holder, &self.command.argv);
+        match self.once(run, context).await {
+            Ok((outcome, last_lines)) => {
+                let (status, why) = told(&outcome);
+                self.traces.job_ended(holder, status, why);
+                ended(outcome).output(last_lines)
+            }
+            Err(NotBegun { why, died }) => {
+                self.traces.job_ended(holder, None, Some(why.clone()));
+                Ended::from(Err(why.into())).left(Left::NotBegun).died(died)
+            }
+        }
+    }
+
+    /// What became of it, and the last that it has written.
+    async fn once(&self, run: &Run, context: Vec<(OsString, OsString)>) -> Result<(Outcome, String), NotBegun> {
         let nursery = &self.commands.0.nursery;
-        let order = self.order(run);
+        let order = self.order(run, context);
         let launched = tokio::select! {
             biased;
-            cut = run.cut() => return not_begun(cut.to_string()),
+            cut = run.cut() => return Err(NotBegun { why: cut.to_string(), died: false }),
             launched = nursery.launch(&order, self.command.stdin.as_deref()) => launched,
         };
         let Launch { mut flight, stdout, stderr } = match launched {
             Ok(launch) => launch,
-            Err(error) => return not_begun(why_not_launched(&error)).died(is_gone(&error)),
+            Err(error) => return Err(NotBegun { why: why_not_launched(&error), died: is_gone(&error) }),
         };
         let _listed = self.commands.list(run.guard(), Running { socket: flight.socket(), reserve: self.reserve(run) });
         let mut output = Output::new(run.tick(), stdout, stderr, self.command.keep_lines, Arc::clone(&self.tell));
@@ -199,10 +225,10 @@ impl CommandWork {
         output.ends();
         let last_lines = output.last_lines();
         output.goes_on();
-        ended(outcome).output(last_lines)
+        Ok((outcome, last_lines))
     }
 
-    fn order(&self, run: &Run) -> Order {
+    fn order(&self, run: &Run, context: Vec<(OsString, OsString)>) -> Order {
         let Command { argv, env, dir, kill_after, wait_group, .. } = self.command.clone();
         let ours = [
             ("LEASEHOLD_LOCK", run.guard().name().to_string()),
@@ -211,10 +237,15 @@ impl CommandWork {
             ("LEASEHOLD_TICK", run.tick().to_string()),
             ("LEASEHOLD_ATTEMPT", run.attempt().to_string()),
         ];
+        let mut remove = self.commands.0.removed.clone();
+        if !context.is_empty() {
+            remove.extend(CONTEXT.map(OsString::from)); // of whatever trace the scheduler was started in
+        }
         Order {
             argv,
-            remove: self.commands.0.removed.clone(),
-            set: env.into_iter().chain(ours.map(|(name, value)| (name.into(), value.into()))).collect(),
+            remove,
+            // What the job's own terms say of its trace counts more.
+            set: context.into_iter().chain(env).chain(ours.map(|(name, value)| (name.into(), value.into()))).collect(),
             dir: dir.map(PathBuf::into_os_string),
             kill_after,
             wait_group,
@@ -253,8 +284,14 @@ fn ended(outcome: Outcome) -> Ended {
     }
 }
 
-fn not_begun(why: String) -> Ended {
-    Ended::from(Err(why.into())).left(Left::NotBegun)
+/// To a trace: how the job ended, and why it is not what it should be, where that was not its own doing.
+fn told(outcome: &Outcome) -> (Option<Status>, Option<String>) {
+    match outcome {
+        Outcome::Reported(Report::Exited(code)) => (Some(Status::Exited(*code)), None),
+        Outcome::Reported(Report::Signaled(signal)) => (Some(Status::Signaled(*signal)), None),
+        Outcome::Reported(report) => (None, report.result().err()),
+        Outcome::Lost { .. } => (None, Some("our process that ran it was killed".into())),
+    }
 }
 
 fn why_not_launched(error: &io::Error) -> String {

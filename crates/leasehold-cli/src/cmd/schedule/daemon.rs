@@ -24,6 +24,7 @@ use crate::exit::{self, Failure, code_of};
 use crate::jobs::{Entry, Jobs, Limits, Refused, Source, Task};
 use crate::metering::Metering;
 use crate::output::{counted, duration as span};
+use crate::traces::TickTraces;
 
 /// So many of the last lines of a run are kept in the ledger.
 const KEPT_LINES: usize = 20;
@@ -59,6 +60,7 @@ pub struct Daemon<'a> {
     pub journal: Arc<Journal>,
     pub tally: Tally,
     pub metering: Metering,
+    pub traces: TickTraces,
 }
 
 /// How the end is asked for, step by step.
@@ -87,10 +89,12 @@ impl Daemon<'_> {
         };
         let keeping = self.tally.kept_in(&locks);
         let (journal, tally, metering) = (Arc::clone(&self.journal), self.tally.clone(), self.metering.clone());
+        let traces = self.traces.clone();
         let observer = move |event: &leasehold_schedule::Event<'_>| {
             journal.event(event);
             leasehold_schedule::Observer::observe(&tally, event);
             metering.job_event(event);
+            traces.job_event(event);
         };
         let scheduler = Scheduler::over(locks.clone()).grace(self.args.grace).observer(observer);
         let roster = scheduler.roster();
@@ -172,12 +176,13 @@ impl Daemon<'_> {
 
     fn locks(&self, store: Arc<dyn Store>) -> Locks {
         let (commands, journal) = (self.commands.clone(), Arc::clone(&self.journal));
-        let (tally, metering) = (self.tally.clone(), self.metering.clone());
+        let (tally, metering, traces) = (self.tally.clone(), self.metering.clone(), self.traces.clone());
         let observer = move |event: &leasehold::Event<'_>| {
             commands.observe(event); // first: a job's life depends on it
             journal.lock_event(event);
             tally.observe(event);
             metering.lock_event(event);
+            traces.lock_event(event);
         };
         Locks::builder().observer(observer).over(self.metering.around(store))
     }
@@ -209,7 +214,8 @@ impl Daemon<'_> {
         let wait_group = entry.terms.wait_group;
         let command = Command { argv, env, dir, stdin, kill_after, wait_group, keep_lines: KEPT_LINES };
         let (journal, name) = (Arc::clone(&self.journal), entry.name.clone());
-        let work = self.commands.work(command, move |line| journal.line(&name, line.stream, line.text));
+        let work =
+            self.commands.work(command, self.traces.clone(), move |line| journal.line(&name, line.stream, line.text));
         entry.job(work).stop_grace(kill_after)
     }
 

@@ -7,7 +7,7 @@ use leasehold_monitor::Tally;
 use self::command::Commands;
 use self::daemon::Daemon;
 use self::health::Health;
-use self::journal::Journal;
+use self::journal::{Journal, Weight};
 use self::notify::Notify;
 use self::writer::Writer;
 use crate::args::{ScheduleArgs, StoreArgs};
@@ -16,6 +16,7 @@ use crate::exit::{self, Failure};
 use crate::jobs::{Limits, Refused, Source};
 use crate::metering::Metering;
 use crate::output::{plain, tell};
+use crate::traces::TickTraces;
 use crate::warden::Found;
 
 mod check;
@@ -59,6 +60,7 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         .build()
         .map_err(|error| fault("make an event queue", &error))?;
     let metering = if listener.is_some() { Metering::of_jobs(args.metrics_by_job)? } else { Metering::default() };
+    let traces = traces(&journal);
     let daemon = Daemon {
         args,
         store,
@@ -72,11 +74,26 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         journal: Arc::clone(&journal),
         tally: if args.no_tally { Tally::off() } else { Tally::new() },
         metering,
+        traces: traces.clone(),
     };
     let ended = runtime.block_on(daemon.run(listener));
     runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    traces.end();
     journal.end();
     ended
+}
+
+/// The traces of this process, if they are asked for; what keeps them from a collector is told once.
+fn traces(journal: &Arc<Journal>) -> TickTraces {
+    let told = Arc::clone(journal);
+    let tell =
+        move |why: &str| told.say(Weight::Matters, "traces", format!("the collector does not take traces: {why}"));
+    TickTraces::begin(tell).unwrap_or_else(|why| {
+        // These variables are often set for a whole machine: what knows nothing of them says so only to who asks for more.
+        let weight = if cfg!(feature = "otel") { Weight::Matters } else { Weight::Detail };
+        journal.say(weight, "traces", format!("no traces are sent: {why}"));
+        TickTraces::default()
+    })
 }
 
 /// All that is wrong with the file, and what that means.

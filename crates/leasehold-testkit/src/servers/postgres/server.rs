@@ -215,7 +215,11 @@ impl Postgres {
     /// # Panics
     /// Never, while the system shows its processes.
     pub fn kill(&self) {
-        let Some(program) = self.program().take() else { return };
+        let Some(mut program) = self.program().take() else { return };
+        if program.ended().is_none() {
+            // A child that it had meanwhile would outlive it, and keep the next one from starting.
+            program.pause();
+        }
         let children = children_of(program.id());
         drop(program);
         for &child in &children {
@@ -256,6 +260,8 @@ impl Postgres {
         line(&format!("listen_addresses = '127.0.0.1'\nport = {}", self.port()));
         line(&format!("unix_socket_directories = '{path}'"));
         line("fsync = off\nfull_page_writes = off\nshared_buffers = 16MB\nmax_connections = 200\ntimezone = 'UTC'");
+        // Others than files of its own outlive a server that is killed, in the machine's memory.
+        line("dynamic_shared_memory_type = mmap");
         line("wal_level = replica\nmax_wal_senders = 4\nlogging_collector = off\nlog_line_prefix = '%m [%p] %a '");
         line("autovacuum_naptime = 5s\nmax_wal_size = 64MB\nmin_wal_size = 4MB\nlc_messages = 'C'");
         self.options.lines.iter().for_each(|own| line(own));
@@ -305,6 +311,10 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
+        // One that is killed leaves a segment of shared memory behind, and a machine has room for 4096.
+        if let Some(program) = &mut *self.program() {
+            program.quit();
+        }
         self.kill();
     }
 }

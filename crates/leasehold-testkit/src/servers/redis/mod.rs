@@ -1,5 +1,6 @@
 //! Redis, as Debian ships it.
 
+mod clock;
 mod cluster;
 mod connection;
 mod monitor;

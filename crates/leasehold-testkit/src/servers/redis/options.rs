@@ -20,6 +20,7 @@ pub struct RedisOptions {
     pub(super) no_port: bool,
     pub(super) sentinel: bool,
     pub(super) cluster: bool,
+    pub(super) own_clock: bool,
     /// Lines of its configuration.
     pub(super) lines: Vec<String>,
     #[cfg(feature = "tls")]
@@ -93,6 +94,12 @@ impl RedisOptions {
     #[must_use]
     pub fn max_memory(self, bytes: u64, policy: &str) -> Self {
         self.config("maxmemory", &bytes.to_string()).config("maxmemory-policy", policy)
+    }
+
+    /// It goes by a clock of its own: [`Redis::set_clock`] sets it. Takes a C compiler.
+    #[must_use]
+    pub fn own_clock(self) -> Self {
+        Self { own_clock: true, ..self }
     }
 
     /// A line of its configuration, as it stands in `redis.conf`: a value with spaces needs its quotes.

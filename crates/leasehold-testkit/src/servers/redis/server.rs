@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
+use super::clock::OwnClock;
 use super::{Connection, Monitor, RedisOptions, Reply};
 #[cfg(feature = "tls")]
 use crate::servers::Certificates;
@@ -31,6 +32,7 @@ pub struct Redis {
     port: Port,
     /// For the other nodes of a cluster.
     bus: Option<Port>,
+    clock: Option<OwnClock>,
     run: Mutex<Run>,
 }
 
@@ -82,8 +84,9 @@ impl Redis {
         for _ in 0..10 {
             let bus = options.cluster.then(Port::reserve);
             let directory = Directory::new();
-            let server =
-                Self { options: options.clone(), directory, port: Port::reserve(), bus, run: Mutex::default() };
+            let clock = options.own_clock.then(|| OwnClock::in_folder(directory.path()));
+            let (options, port) = (options.clone(), Port::reserve());
+            let server = Self { options, directory, port, bus, clock, run: Mutex::default() };
             // Only now: it may rewrite it, as sentinels do, and is to find that again.
             fs::write(server.configuration_file(), server.configuration()).expect("the directory is ours");
             match server.launch() {
@@ -298,6 +301,16 @@ impl Redis {
         }
     }
 
+    /// Sets its clock so many seconds ahead of the machine's, or behind it. It stays so over a restart. What it measures without
+    /// that clock goes on at its pace.
+    ///
+    /// # Panics
+    /// If it was started without one of its [`own`](RedisOptions::own_clock).
+    pub fn set_clock(&self, seconds_ahead: i64) {
+        let clock = self.clock.as_ref().expect("it was started with a clock of its own");
+        clock.set_ahead(seconds_ahead * 1000);
+    }
+
     /// Waits until this replica has all that `master` had when this was called.
     ///
     /// # Panics
@@ -327,6 +340,9 @@ impl Redis {
     fn launch(&self) -> Result<(), Trouble> {
         let mut command = Command::new(program::find("redis-server", "redis-server"));
         command.arg(self.configuration_file()).args(self.options.sentinel.then_some("--sentinel"));
+        if let Some(clock) = &self.clock {
+            clock.rule(&mut command);
+        }
         let program = Program::start(command, &self.directory.path().join("log"));
         *self.run() = Run { program: Some(program), own: 0 };
         self.wait_until_it_answers()

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_call_carries_what_is_kept_alike_and_not_too_much() {
-        assert_eq!(sizes(&[]), []);
+        assert!(sizes(&[]).is_empty());
         assert_eq!(sizes(&[note("a", 1), note("a", 1), note("b", 1), note("a", 1)]), [2, 1, 1]);
         assert_eq!(sizes(&[note("a", 1), Note { most: 8, ..note("a", 1) }]), [1, 1]);
         assert_eq!(sizes(&[note("a", 1), Note { keep: Duration::from_secs(2), ..note("a", 1) }]), [1, 1]);

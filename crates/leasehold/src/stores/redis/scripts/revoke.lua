@@ -29,5 +29,9 @@ for i = 1, #told, 6 do
   end
 end
 if #hit == 3 then return {} end
-if A[2] == 'now' then pass_on(A[3]) end
+if A[2] == 'now' then
+  pass_on(A[3])
+  -- Who waits for a quorum hears of it as of a release there: see conclude.lua.
+  redis.pcall('PUBLISH', string.match(A[3], '^-?(.*)$') .. K[1], '- - - ' .. K[1])
+end
 return hit
