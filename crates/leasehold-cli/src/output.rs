@@ -1,5 +1,6 @@
 //! How answers and complaints are written: JSON, tables, durations.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -93,6 +94,11 @@ pub fn utc(time: SystemTime) -> String {
     format!("{time:.3}")
 }
 
+/// So many of a thing whose plural is regular: `1 member`, `2 members`.
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+    if number == N::from(1) { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
 /// Text of others, such as a name or a holder's label, in one line that is fit for a terminal: escaped are control characters, those that
 /// change the order in which others are shown, and those that nobody sees, by which two names look like one.
 pub fn plain(text: &str) -> String {
@@ -147,6 +153,11 @@ mod tests {
     fn a_hold_without_an_end_shows_none() {
         assert_eq!(duration(Holding::NO_END), "no end");
         assert_eq!(duration(Duration::from_secs(185)), "3m5s");
+    }
+
+    #[test]
+    fn one_is_told_as_one() {
+        assert_eq!([0_u64, 1, 2].map(|number| counted(number, "line")), ["0 lines", "1 line", "2 lines"]);
     }
 
     #[test]

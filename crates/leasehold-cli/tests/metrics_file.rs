@@ -87,3 +87,17 @@ fn a_loss_is_counted_once_whoever_sees_it_first() {
     assert_eq!(going.end().0, 76);
     lost("unreachable");
 }
+
+/// Both leases end at the same instant, and so does the job by the warden's word alone.
+#[test]
+fn what_is_lost_along_with_a_lock_is_counted_too() {
+    let (server, bench) = (Redis::start(), Bench::new());
+    let url = server.url();
+    let on = ["run", "a", "--also", "b", "--store", &url, "--metrics-file", "a.prom", "--ttl", "2s"];
+    let going = Going::start(&mut bench.command(on.iter().chain(&["--", "sh", "-c", "echo began; exec sleep 30"])));
+    assert_eq!(going.line(), "began");
+    server.kill();
+    assert_eq!(going.end().0, 76);
+    let both = "leasehold_losses_total{lock=\"a\",reason=\"unreachable\"} 2";
+    assert!(written(&bench).lines().any(|line| line == both), "{}", written(&bench));
+}

@@ -223,3 +223,25 @@ fn how_long_another_librarys_worker_has_held_a_lock_is_not_made_up() {
         assert!(watch.line().contains("job: ended: foreign: "));
     }
 }
+
+#[test]
+fn doctor_looks_for_it_also_where_a_url_names_its_file_and_where_it_stands_beside_the_store() {
+    let (bench, redis) = (Bench::new(), Redis::options().password("hunter2").start());
+    let password = bench.write("pass word", "hunter2\n");
+    let named =
+        format!("redis://{}?password_file={}", redis.address(), password.display().to_string().replace(' ', "%20"));
+    let beside = format!("default = \"r\"\n[stores.r]\nurl = \"redis://:hunter2@{}\"\n", redis.address());
+    let config = bench.write("leasehold.toml", &beside);
+    let in_file =
+        ["warning  configuration file: a password stands in it, and ", "leasehold.toml (mode 644)", "fix: chmod 600 "];
+    let in_url = ["warning  password file: ", "pass word (mode 644)", "fix: chmod 600 "];
+    for (file, store, told) in [(&password, Some(named.as_str()), in_url), (&config, None, in_file)] {
+        for (mode, is_told) in [(0o644, true), (0o600, false)] {
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+            let doctor = ran(bench.bare(["doctor"]).env("LEASEHOLD_STORE", store.unwrap_or_default()));
+            assert_eq!(doctor.code, 0, "it works all the same: {doctor:?}");
+            assert_eq!(told.map(|words| doctor.stdout.contains(words)), [is_told; 3], "{mode:o}: {doctor:?}");
+            assert!(!doctor.stdout.contains("hunter2"), "{doctor:?}");
+        }
+    }
+}

@@ -330,7 +330,7 @@ fn a_bad_configuration_file_is_78() {
         ("[stores.main]\nurl = \"sqlite:\"\nttl = 5", &["leasehold.toml, line 3", "\"ttl\"", "url with password_file"]),
         ("[stores.main]\nurl = \"sqlite:\"", &["no store is the default", "default = \"main\""]),
         ("default = \"mian\"\n[stores.main]\nurl = \"sqlite:\"", &["line 1", "there are: main"]),
-        ("default = \"q\"\n[stores.q]\nquorum = [\"a\"]", &["line 3", "stores.q.quorum has 1 members", "odd number"]),
+        ("default = \"q\"\n[stores.q]\nquorum = [\"a\"]", &["line 3", "stores.q.quorum has 1 member,", "odd number"]),
         ("default = \"m\"\n[stores.m]\nurl = \"postgress://h\"", &["leasehold.toml: ", "postgress"]),
         (
             "default = \"m\"\n[stores.m]\nurl = \"sqlite:///x\"\npassword_file = \"l.toml\"",

@@ -325,10 +325,11 @@ mod in_postgres {
         let server = Postgres::start();
         let pooler = PgBouncer::to(&server, PoolMode::Session);
         let pooled = format!("{}?mode=advisory", pooler.url());
-        let (gone, others) = (store(&pooled), store(&url(&server)));
-        takes(&*gone, "job").await;
+        let others = store(&url(&server));
+        let mut gone = Worker::start("worker", "hold", &[("url", &pooled)]);
+        gone.hear("held", SOON);
         assert!(is_held(&*others, "job").await);
-        drop(gone);
+        gone.kill();
         eventually_async("it is free", SOON, async || !is_held(&*others, "job").await).await;
         assert!(!is_held(&*store(&pooled), "job").await);
     }

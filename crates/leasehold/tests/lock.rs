@@ -251,6 +251,38 @@ async fn a11_a_release_that_is_cancelled_goes_on() {
     assert!(!is_held(&locks, "job").await);
 }
 
+/// Dropped while it is under way, before the store has heard of it or after, or answered by an error.
+#[tokio::test(start_paused = true)]
+async fn a11_a_release_that_is_cut_short_frees_the_lock_within_a_second() {
+    for fault in [
+        Fault::HangBefore,
+        Fault::HangAfter,
+        Fault::DelayRequest(10 * SECOND),
+        Fault::LoseRequest,
+        Fault::LoseReply,
+        Fault::Fail(ErrorKind::Unavailable),
+    ] {
+        let clock = Arc::new(PausedClock::start());
+        let memory = Arc::new(Memory::new(clock.clone()));
+        let store = Faulty::over(memory.clone());
+        let faults = store.faults();
+        let others = Locks::builder().simulated(clock.clone()).over(memory);
+        let locks = Locks::builder().simulated(clock).over(Arc::new(store));
+        let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+        faults.next(Operation::Release, fault);
+        tokio::select! {
+            biased;
+            released = guard.release() => assert!(released.is_err(), "{fault:?}: {released:?}"),
+            () = settle() => assert_eq!(faults.calls(Operation::Release), 1, "{fault:?}: it is under way"),
+        }
+        let began = tokio::time::Instant::now();
+        while is_held(&others, "job").await {
+            assert!(began.elapsed() < SECOND, "{fault:?}: it is left to its TTL");
+            settle().await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_what_was_dropped() {
     let locks = locks();

@@ -23,6 +23,40 @@ fn key(name: &str) -> String {
     format!("leasehold:default:{{{name}}}")
 }
 
+/// How many scripts clients have had run.
+fn scripts(server: &Redis) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+/// A release that is under way for longer than its lease lasts finds another's key.
+#[tokio::test]
+async fn a02_a_release_is_one_command_and_a_late_one_leaves_the_next_holder_alone() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let (ours, others) = (locks(&proxy.url(&server.url())).await, locks(&server.url()).await);
+    let guard = acquired(&ours.lock("other").ttl(Duration::from_secs(600))).await;
+    let before = scripts(&server);
+    guard.release().await.unwrap();
+    assert_eq!(scripts(&server), before + 1, "the look and the deletion are one");
+
+    let guard = acquired(&ours.lock("job").ttl(TTL)).await;
+    proxy.delay(Direction::ToServer, TTL * 2);
+    let late = tokio::spawn(guard.release());
+    let next = tokio::time::timeout(SOON, others.lock("job").ttl(TTL).acquire()).await.expect("that ends by itself");
+    let next = next.unwrap().guard().unwrap();
+    let sent = proxy.passed(Direction::ToServer) + proxy.held(Direction::ToServer);
+    assert!(proxy.held(Direction::ToServer) > 0, "it is still under way");
+    eventually_async("it arrives", SOON, async || proxy.passed(Direction::ToServer) >= sent).await;
+    let key = key("job");
+    assert_eq!(server.command(&["GET", &key]).text(), next.holder().to_string());
+    assert!(next.is_valid());
+    assert_eq!(next.release().await.unwrap(), leasehold::Released::InTime);
+    let late = late.await.unwrap();
+    assert!(!matches!(late, Ok(leasehold::Released::InTime)), "{late:?}");
+}
+
 #[tokio::test]
 async fn b01_a_grant_whose_answer_is_late_is_taken_back() {
     let server = Redis::start();

@@ -99,15 +99,18 @@ fn for_people(told: &Contention, all: usize, args: &ContentionArgs) -> String {
     let more = all - told.locks.len();
     if more > 0 {
         text += &format!(
-            "\n\nand {more} more {} (--top 0 shows all, --sort {} what comes first)",
-            if more == 1 { "lock" } else { "locks" },
+            "\n\nand {} (--top 0 shows all, --sort {} what comes first)",
+            output::counted(more, "more lock"),
             other_order(args.sort)
         );
     }
     if let Some(others) = &told.others {
         text += &format!(
-            "\n\nand of up to {} quiet locks, for each of which there was no room: {} attempts, {} contended, {} lost",
-            others.names, others.attempts, others.contended, others.lost
+            "\n\nand of up to {}, for each of which there was no room: {}, {} contended, {} lost",
+            output::counted(others.names, "quiet lock"),
+            output::counted(others.attempts, "attempt"),
+            others.contended,
+            others.lost
         );
     }
     if told.is_cut {

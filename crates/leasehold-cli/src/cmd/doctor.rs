@@ -40,9 +40,14 @@ pub fn run(args: &DoctorArgs, config: &Config) -> Result<i32, Failure> {
 }
 
 /// Files with passwords that are not for everybody.
-fn of_secrets(config: &Config) -> impl Iterator<Item = Finding> {
-    let open = config.password_files().iter().filter_map(|file| Open::of(file));
-    open.map(|Open { what, fix }| Finding::warning("password file", what, fix))
+fn of_secrets(config: &Config) -> Vec<Finding> {
+    let open = config.password_files().into_iter().filter_map(|file| Open::of(&file));
+    let apart = open.map(|Open { what, fix }| Finding::warning("password file", what, fix));
+    let itself = config.secret_file().and_then(Open::of).map(|Open { what, fix }| {
+        let fix = format!("{fix}, or move the password into a file of its own, as password_file");
+        Finding::warning("configuration file", format!("a password stands in it, and {what}"), fix)
+    });
+    apart.chain(itself).collect()
 }
 
 /// What was counted of locks and recorded of jobs says, where there can be anything: a store that can't do its work has enough to mend,

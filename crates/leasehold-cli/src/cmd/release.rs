@@ -97,8 +97,7 @@ fn who(held: &Holding) -> String {
     let first = plain(&held.label);
     match held.others.len() {
         0 => first,
-        1 => format!("{first} and 1 other (see --holder)"),
-        more => format!("{first} and {more} others (see --holder)"),
+        more => format!("{first} and {} (see --holder)", output::counted(more, "other")),
     }
 }
 

@@ -8,6 +8,7 @@ use leasehold::stores::fallback;
 
 use super::place::{Place, percent_encoded};
 use super::reader::Reader;
+use super::secrets::holds_password;
 use super::{CONFIG, Config, DEFAULT_URL, OnDown, Origin, PLACES, code_for, is_url, variable};
 use crate::args::StoreArgs;
 use crate::exit::{self, Failure};
@@ -91,8 +92,9 @@ impl ConfigFile {
                 settings: settings.clone(),
             },
         };
-        let password_files = self.password_files(entry);
-        Ok(Config { on_down: entry.on_down, password_files, ..Config::of(place, Origin::File(self.path.clone())) })
+        let (password_files, file_is_secret) = (self.password_files(entry), self.holds_password());
+        let config = Config::of(place, Origin::File(self.path.clone()));
+        Ok(Config { on_down: entry.on_down, password_files, file_is_secret, ..config })
     }
 
     /// The files in which the passwords of a store stand, and of those that it is made of.
@@ -109,6 +111,15 @@ impl ConfigFile {
             _ => None,
         };
         parts.into_iter().filter_map(file).collect()
+    }
+
+    /// Whether a password stands in the file itself.
+    fn holds_password(&self) -> bool {
+        self.stores.iter().any(|entry| match &entry.kind {
+            Kind::Url { url, .. } => holds_password(url),
+            Kind::Quorum(members) => members.iter().any(|part| holds_password(part)),
+            Kind::Fallback { primary, arbiter, .. } => holds_password(primary) || holds_password(arbiter),
+        })
     }
 
     fn entry(&self, name: &str) -> Option<&StoreEntry> {

@@ -6,7 +6,9 @@ mod file;
 mod on_down;
 mod place;
 mod reader;
+mod secrets;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,8 @@ pub struct Config {
     origin: Origin,
     on_down: OnDown,
     password_files: Vec<PathBuf>,
+    /// A password stands in the file that describes it.
+    file_is_secret: bool,
     commands: Commands,
 }
 
@@ -103,7 +107,7 @@ impl Config {
 
     fn of(place: Place, origin: Origin) -> Config {
         let (on_down, commands) = (OnDown::default(), Commands::default());
-        Config { place, origin, on_down, password_files: Vec::new(), commands }
+        Config { place, origin, on_down, password_files: Vec::new(), file_is_secret: false, commands }
     }
 
     /// Where the locks are.
@@ -121,9 +125,18 @@ impl Config {
         self.on_down
     }
 
-    /// Where the passwords stand that the file keeps apart.
-    pub fn password_files(&self) -> &[PathBuf] {
-        &self.password_files
+    /// Where the passwords stand that the file, or a URL, keeps apart; each once.
+    pub fn password_files(&self) -> BTreeSet<PathBuf> {
+        let in_urls = self.place.urls().into_iter().flat_map(secrets::password_files);
+        self.password_files.iter().cloned().chain(in_urls).collect()
+    }
+
+    /// The file that describes the store, if a password stands in it, whichever store's that is.
+    pub fn secret_file(&self) -> Option<&Path> {
+        match &self.origin {
+            Origin::File(path) if self.file_is_secret => Some(path),
+            _ => None,
+        }
     }
 
     /// Who named the store.

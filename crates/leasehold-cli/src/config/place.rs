@@ -106,6 +106,15 @@ impl Place {
         }
     }
 
+    /// The URLs that it is made of.
+    pub fn urls(&self) -> Vec<&str> {
+        match self {
+            Self::Url(url) => vec![url],
+            Self::Quorum(members) => members.iter().map(String::as_str).collect(),
+            Self::Fallback { primary, arbiter, .. } => vec![primary, arbiter],
+        }
+    }
+
     /// For people: with the path of the default file, without secrets.
     pub fn shown(&self) -> String {
         match self {

@@ -15,6 +15,7 @@ use super::file::{ConfigFile, Kind, StoreEntry};
 use super::is_plain;
 use crate::args::duration;
 use crate::exit::{self, Failure};
+use crate::output::counted;
 
 /// Checks a file key by key. Values never go into a message: they may be secrets.
 pub(super) struct Reader<'a> {
@@ -185,7 +186,8 @@ impl Reader<'_> {
         let members = members.ok_or_else(|| self.wrong_type(key, value, "a list: [\"redis://…\", …]"))?;
         let urls = members.iter().filter_map(|member| self.noted(self.text_of(key, member), faults)).collect();
         if members.len() < 3 || members.len().is_multiple_of(2) {
-            let message = format!("{key} has {} members, but has to have an odd number, three at least", members.len());
+            let members = counted(members.len(), "member");
+            let message = format!("{key} has {members}, but has to have an odd number, three at least");
             faults.push(self.fault(value.span(), &message));
         }
         Ok(Kind::Quorum(urls))
@@ -345,6 +347,7 @@ password_file = "secret"
             ("stores = 5", &["line 1: stores", "[stores.NAME]"]),
             ("[stores]\na = \"redis://:hunter2@h\"", &["line 2: stores.a is of the type string"]),
             ("[stores.q]\nquorum = [\"a\", \"b\"]", &["line 2: stores.q.quorum has 2 members", "odd number"]),
+            ("[stores.q]\nquorum = [\"a\"]", &["line 2: stores.q.quorum has 1 member, but", "odd number"]),
             ("[stores.q]\nquorum = [\"a\", \"b\", 5]", &["line 2: stores.q.quorum", "integer"]),
             ("[stores.q]\nquorum = \"a\"", &["line 2: stores.q.quorum", "a list"]),
             ("[stores.q]\nquorum = [\"a\", \"b\", \"c\"]\nurl = \"x:\"", &["line 1: stores.q has an url", "take one"]),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::{self, Fault, Place};
 use crate::exit::{self, Failure};
-use crate::output::plain;
+use crate::output::{counted, plain};
 
 pub use self::entry::{Entry, Task};
 
@@ -170,8 +170,7 @@ impl Refused {
     pub fn count(&self) -> String {
         match self {
             Self::Unreadable(_) => "it can't be read".into(),
-            Self::Wrong(faults) if faults.len() == 1 => "1 error".into(),
-            Self::Wrong(faults) => format!("{} errors", faults.len()),
+            Self::Wrong(faults) => counted(faults.len(), "error"),
         }
     }
 }

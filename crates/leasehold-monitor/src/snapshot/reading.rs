@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// No read takes longer, where nothing less is said.
-const LONGEST: Duration = Duration::from_secs(20);
+pub(super) const LONGEST: Duration = Duration::from_secs(20);
 
 /// How long a store that did not answer is left alone.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use leasehold::{Locks, Result};
+use leasehold::{Error, ErrorKind, Locks, Result};
 use leasehold_schedule::{Entry, Ledger, State};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+
+use super::reading::LONGEST;
 
 /// Of all jobs together about so many records are kept.
 const MOST: usize = 10_000;
@@ -25,6 +27,9 @@ const AT_A_TIME: usize = 16;
 
 /// What takes longer is shown as far as it was read, and gone on with the next time.
 const ENOUGH: Duration = Duration::from_secs(5);
+
+/// By then it has come to an end, or all that was read would be thrown away with it.
+const AT_LAST: Duration = LONGEST.saturating_sub(Duration::from_secs(1));
 
 /// A record may be seen later than one that is stamped later: by as long as a call takes, and where its writer stamps it by as much as
 /// that one's clock is slow.
@@ -80,8 +85,11 @@ impl Runs {
         STEPS.into_iter().find(|step| *step >= hours).unwrap_or(STEPS[STEPS.len() - 1])
     }
 
-    /// What has changed since it was last read; of jobs that are new here, and where more was asked for, all. Where that takes too long it
-    /// is what was read until then, and for the other jobs what was known before.
+    /// What has changed since it was last read; of jobs that are new here, and where more was asked for, all. Where that takes too long, or
+    /// some of it fails, it is what was read until then, and for the other jobs what was known before.
+    ///
+    /// # Errors
+    /// Nothing could be read.
     pub async fn read(
         before: Option<&Self>,
         locks: &Locks,
@@ -100,16 +108,34 @@ impl Runs {
         runs.jobs.retain(|job, _| wanted.contains(job));
         let most = (2 * MOST / names.len().max(1)).clamp(4 * FEWEST, MOST_OF_ONE);
         let names = beginning_with(runs.next.take().as_deref(), &wanted);
+        let mut is_any_read = false;
         for some in names.chunks(AT_A_TIME) {
             if began.elapsed() > ENOUGH {
                 runs.next = Some(some[0].clone());
                 break;
             }
             let known = |job: &String| runs.jobs.get(job).filter(|known| !known.is_short);
-            let read = try_join_all(some.iter().map(|job| read(locks, job, known(job), since, most))).await?;
-            for (job, (entries, from)) in some.iter().zip(read) {
-                let known = runs.jobs.entry((*job).clone()).or_default();
-                runs.changes += u64::from(known.learn(entries, from));
+            let reads = some.iter().map(|job| timeout_at(began + AT_LAST, read(locks, job, known(job), since, most)));
+            let mut failed = None;
+            for (job, answer) in some.iter().zip(join_all(reads).await) {
+                match answer.unwrap_or_else(|_| Err(too_slow())) {
+                    Ok((entries, from)) => {
+                        let known = runs.jobs.entry((*job).clone()).or_default();
+                        runs.changes += u64::from(known.learn(entries, from));
+                        is_any_read = true;
+                    }
+                    Err(error) => failed = failed.or(Some((job, error))),
+                }
+            }
+            match failed {
+                Some((_, error)) if !is_any_read => return Err(error),
+                Some((job, _)) => {
+                    // One that never can be read is not begun with twice, or the others would never be read either.
+                    let other = names.get(1).filter(|_| *job == names[0]);
+                    runs.next = Some((*other.unwrap_or(job)).clone());
+                    break;
+                }
+                None => {}
             }
         }
         runs.forget(since);
@@ -179,6 +205,10 @@ impl Known {
         self.records.retain(|_, entry| entry.written >= bound);
         self.since = self.since.max(bound);
     }
+}
+
+fn too_slow() -> Error {
+    Error::new(ErrorKind::TimedOut, "the store has not told in time what ran")
 }
 
 /// All of them, this one first.
@@ -296,6 +326,64 @@ mod tests {
         assert!(fourth.since("job-00") < third.since("job-00") && fourth.since("job-79") == third.since("job-79"));
         let fifth = read(Some(&fourth), 72).await;
         assert_eq!(fifth.since("job-79"), fourth.since("job-00"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_call_that_fails_throws_nothing_away() {
+        let names: Vec<String> = (0..80).map(|nth| format!("job-{nth:02}")).collect();
+        let shaky = Faulty::over(with_runs_of(&names).await);
+        let faults = shaky.faults();
+        let locks = Locks::over(Arc::new(shaky));
+        let now = crate::contention::instant(locks.time().await.unwrap());
+        let read = async |before: Option<&Runs>| Runs::read(before, &locks, &names, now, 24).await;
+
+        faults.next_few(79, Operation::ReadNotes, Fault::DelayRequest(Duration::ZERO));
+        faults.next(Operation::ReadNotes, Fault::Fail(ErrorKind::Unavailable));
+        let first = read(None).await.unwrap();
+        let next = first.next.clone().expect("it is gone on with");
+        assert!(first.jobs.len() < 80 && !first.jobs.contains_key(&next), "{next}");
+        let second = read(Some(&first)).await.unwrap();
+        assert_eq!((second.jobs.len(), second.next.as_deref()), (80, None));
+        faults.cut();
+        assert!(read(Some(&second)).await.is_err() && read(None).await.is_err(), "nothing could be read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_than_any_read_may_throws_nothing_away() {
+        let names: Vec<String> = (0..40).map(|nth| format!("job-{nth:02}")).collect();
+        let slow = Faulty::over(with_runs_of(&names).await);
+        let faults = slow.faults();
+        let locks = Locks::over(Arc::new(slow));
+        let now = crate::contention::instant(locks.time().await.unwrap());
+        let reading = Arc::new(crate::snapshot::reading::Reading::default());
+        let seen = async || {
+            let (locks, names) = (locks.clone(), names.clone());
+            let read = move |before: Option<Arc<Runs>>| async move {
+                let runs = Runs::read(before.as_deref(), &locks, &names, now, 24).await?;
+                Ok((runs, Duration::ZERO))
+            };
+            reading.seen(read).await
+        };
+        // Two calls for each of sixteen; then one hangs among the next of these.
+        faults.next_few(40, Operation::ReadNotes, Fault::DelayRequest(Duration::from_secs(1)));
+        faults.next(Operation::ReadNotes, Fault::HangBefore);
+        let first = seen().await.map_err(|away| away.error).unwrap().value;
+        assert!((16..40).contains(&first.jobs.len()) && first.next.is_some(), "{}", first.jobs.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_never_can_be_read_keeps_no_other_from_it() {
+        let names: Vec<String> = (0..40).map(|nth| format!("job-{nth:02}")).collect();
+        let locks = Locks::over(with_runs_of(&names).await);
+        let now = crate::contention::instant(locks.time().await.unwrap());
+        let ill = "a".repeat(10_000);
+        let names: Vec<String> = names.into_iter().chain([ill.clone()]).collect();
+        let mut runs = None;
+        for _ in 0..3 {
+            runs = Some(Runs::read(runs.as_ref(), &locks, &names, now, 24).await.unwrap());
+        }
+        let runs = runs.unwrap();
+        assert!(runs.jobs.len() == 40 && !runs.jobs.contains_key(&ill), "{}", runs.jobs.len());
     }
 
     #[test]

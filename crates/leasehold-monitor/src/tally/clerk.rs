@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold::store::NoteId;
+use leasehold::store::{Note, NoteId};
 use leasehold::{ErrorKind, Guard, Locks, Outcome, Result, Tick};
 use tokio::task::yield_now;
 
@@ -38,8 +38,11 @@ const WRITTEN_AT_ONCE: usize = 32;
 
 /// Puts together what is settled, unless another has just done so, or does.
 ///
+/// Nothing is lost or counted twice by a turn that is broken off anywhere. Only a write that is still on its way when its turn is over, some
+/// seconds later, may undo what the next turn has counted.
+///
 /// # Errors
-/// The store can't say. Nothing is lost or counted twice by that, nor if it is dropped half-way.
+/// The store can't say.
 pub(super) async fn put_together(locks: &Locks) -> Result<()> {
     let now = locks.time().await?;
     let turn = now.as_millis() - now.as_millis() % TURN.as_millis();
@@ -64,11 +67,19 @@ async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
     let mut settled: Vec<_> = raw.into_iter().filter(is_settled).collect();
     settled.reverse(); // The oldest first.
     for some in settled.chunks(AT_ONCE).take(ROUNDS) {
-        if !guard.is_valid() {
-            break;
-        }
         for tier in [MINUTES, HOURS] {
-            put_into(locks, &tier, some, now, is_full).await?;
+            let notes = counted_in(locks, &tier, some, now, is_full).await?;
+            for notes in notes.chunks(WRITTEN_AT_ONCE) {
+                // Whoever was stopped since it read them would write over what the next one has counted, and erased.
+                if !guard.is_valid() {
+                    return Ok(());
+                }
+                locks.notes()?.note(notes).await?;
+            }
+        }
+        // The next one may have read what we had not written yet: it needs them.
+        if !guard.is_valid() {
+            return Ok(());
         }
         let ids: Vec<NoteId> = some.iter().map(|raw| raw.id.clone()).collect();
         locks.notes()?.erase(&RAW, &ids).await?;
@@ -76,14 +87,16 @@ async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Counts these notes in what is put together, each once: what a turn that was broken off has counted already is told there.
-/// `is_cut`, if some may be missing that were written then.
-async fn put_into(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration, is_cut: bool) -> Result<()> {
+/// What is put together, with these notes counted in it, as it is to be written. Each counts once: what a turn that was broken off has
+/// counted already is told there. `is_cut`, if some may be missing that were written then.
+async fn counted_in(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration, is_cut: bool) -> Result<Vec<Note>> {
     let is_kept = |raw: &&Raw| {
         let begin = tier.begin(raw.begin);
         begin <= now + MINUTES.step && begin.saturating_add(tier.keep) > now
     };
-    let Some(earliest) = raw.iter().filter(is_kept).map(|raw| tier.begin(raw.begin)).min() else { return Ok(()) };
+    let Some(earliest) = raw.iter().filter(is_kept).map(|raw| tier.begin(raw.begin)).min() else {
+        return Ok(Vec::new());
+    };
     let before = read_merged(locks, tier, earliest).await?;
     let mut merged: BTreeMap<_, _> = before.into_iter().map(|merged| ((merged.begin, merged.part), merged)).collect();
     let mut changed = BTreeSet::new();
@@ -104,8 +117,5 @@ async fn put_into(locks: &Locks, tier: &Tier, raw: &[Raw], now: Duration, is_cut
         notes.push(merged[key].note(tier)?);
         yield_now().await;
     }
-    for some in notes.chunks(WRITTEN_AT_ONCE) {
-        locks.notes()?.note(some).await?;
-    }
-    Ok(())
+    Ok(notes)
 }

@@ -203,6 +203,44 @@ async fn a_turn_that_is_broken_off_loses_nothing_and_counts_nothing_twice() {
     }
 }
 
+/// So slow that its lease is over between what it reads and what it writes, and another has its turn.
+#[tokio::test(start_paused = true)]
+async fn a_clerk_that_is_too_slow_writes_nothing_over_what_the_next_one_has_counted() {
+    let slow = Fault::DelayReply(Duration::from_millis(4500));
+    let fast = Fault::DelayReply(Duration::ZERO);
+    // What reads: single clients' notes, then what is put together for minutes, then for hours.
+    for reads in [[slow, slow, fast], [fast, slow, slow]] {
+        let place = Place::new();
+        let writes_of = async |clients: std::ops::Range<u32>| {
+            for nth in clients {
+                let mut client = place.client();
+                client.set_aside(&counted(&format!("job-{nth}"), 1));
+                client.write(true).await.unwrap();
+            }
+        };
+        let store = Faulty::over(place.memory.clone());
+        store.keeper_faults().cut();
+        reads.into_iter().for_each(|fault| store.faults().next(Operation::ReadNotes, fault));
+        let slow = Locks::builder().simulated(place.clock.clone()).over(Arc::new(store));
+        // Turns begin each 15 seconds: the next one is six seconds later, when the lease is over.
+        while slow.time().await.unwrap().as_secs() % 15 != 9 {
+            sleep(SECOND / 2).await;
+        }
+        writes_of(0..5).await;
+        let clerk = tokio::spawn(async move { put_together(&slow).await });
+        sleep(7 * SECOND).await;
+        writes_of(5..10).await;
+        put_together(&place.locks()).await.unwrap();
+        assert_eq!((clerk.is_finished(), place.raw().await), (false, 0), "the next one has had its turn, {reads:?}");
+        let _ = clerk.await.unwrap();
+        let mut expected: Vec<_> = (0..10).map(|nth| is(&format!("job-{nth}"), 1)).collect();
+        expected.sort();
+        for hours in [1, 24] {
+            assert_eq!(place.acquired(hours).await, expected, "{hours} h, {reads:?}");
+        }
+    }
+}
+
 /// As `leasehold run` does from cron: a process of its own each time.
 #[tokio::test(start_paused = true)]
 async fn clients_of_a_second_each_take_little_room_over_days() {

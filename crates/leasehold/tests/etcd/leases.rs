@@ -1,6 +1,42 @@
 //! Leases that end, and for how long they are believed in.
 
+#[cfg(feature = "fence-rusqlite")]
+use leasehold::{
+    Guard,
+    fence::rusqlite::{fenced, register_fence},
+};
+use leasehold_testkit::Random;
+
 use super::*;
+
+/// A waiter that gives up at any instant around that at which its turn comes.
+#[tokio::test]
+async fn b08_cancelled_around_a_release_it_has_the_lock_or_leaves_no_key() {
+    let server = Etcd::start();
+    let (holder, waiter) = (locks(&server.url()).await, locks(&server.url()).await);
+    let mut random = Random::new(8);
+    let mut ends = [0; 2];
+    for round in 0..150 {
+        let before = acquired(&holder.lock("job").ttl(TTL)).await;
+        let lock = waiter.lock("job").ttl(TTL);
+        let [release_at, give_up_at] = [(); 2].map(|()| Duration::from_micros(random.below(20_000) as u64));
+        let release = async {
+            tokio::time::sleep(release_at).await;
+            before.release().await.unwrap();
+        };
+        let (got, ()) = tokio::join!(tokio::time::timeout(give_up_at, lock.acquire()), release);
+        ends[usize::from(got.is_ok())] += 1;
+        if let Ok(outcome) = got {
+            let guard = outcome.unwrap().guard().expect("it waits for ever");
+            let held = held(&holder, "job").await.expect("its key is there");
+            assert!(held.holder == Some(guard.holder()) && !held.remaining.is_zero(), "round {round}: {held:?}");
+            assert!(guard.is_valid(), "round {round}");
+            guard.release().await.unwrap();
+        }
+        eventually_async("no key is left", SOON, async || server.keys("default/job/").is_empty()).await;
+    }
+    assert!(ends.iter().all(|count| *count > 10), "given up, got: {ends:?}");
+}
 
 #[tokio::test]
 async fn g02_a_waiter_whose_lease_is_gone_stands_in_line_again() {
@@ -89,12 +125,27 @@ async fn g10_ttls_that_the_server_can_not_keep_are_refused_and_parts_of_seconds_
     assert!(guard.is_valid(), "{:?}", guard.loss());
 }
 
+/// Both write to one table, each with its token; the one that was cut off writes on, late.
+#[cfg(feature = "fence-rusqlite")]
 #[tokio::test]
-async fn g12_a_holder_that_is_cut_off_is_told_in_time_and_its_token_is_the_smaller_one() {
+async fn g12_what_a_holder_that_is_cut_off_writes_late_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let open = || rusqlite::Connection::open(file.path()).unwrap();
+    open().execute_batch("create table results (said text)").unwrap();
+    let begins = |guard: &Guard| register_fence(&open(), "results", guard.token()).unwrap();
+    let writes = |guard: &Guard, said: &str| -> leasehold::Result<()> {
+        let mut db = open();
+        let tx = db.transaction().unwrap();
+        tx.execute("insert into results values (?1)", [said]).unwrap();
+        fenced(&tx, "results", guard.token())?;
+        tx.commit().unwrap();
+        Ok(())
+    };
     let proxied = Proxied::start();
     let (ours, others) = (locks(&proxied.url()).await, locks(&proxied.cluster.url()).await);
     let guard = acquired(&ours.lock("job").ttl(TTL)).await;
-    let written = Arc::new(std::sync::Mutex::new(guard.token()));
+    begins(&guard);
+    writes(&guard, "the first").unwrap();
     for proxy in &proxied.proxies {
         proxy.blackhole(Direction::ToServer);
         proxy.blackhole(Direction::ToClient);
@@ -104,8 +155,14 @@ async fn g12_a_holder_that_is_cut_off_is_told_in_time_and_its_token_is_the_small
     tokio::time::timeout(TTL, guard.lost()).await.expect("told before the lease is over");
     let next = tokio::time::timeout(SOON, next).await.expect("it ends").unwrap();
     assert!(!guard.is_valid(), "never two at a time");
-    *written.lock().unwrap() = next.token();
-    assert!(guard.token() < *written.lock().unwrap(), "what remembers the largest token refuses the late one");
+    begins(&next);
+    assert_eq!(writes(&guard, "the first, late").unwrap_err().kind(), ErrorKind::Stale);
+    writes(&next, "the next").unwrap();
+    let mut written = open();
+    let written = written.transaction().unwrap();
+    let mut said = written.prepare("select said from results order by rowid").unwrap();
+    let said: Vec<String> = said.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(said, ["the first", "the next"]);
 }
 
 /// A renewal may be confirmed in between the look at the key and its change.

@@ -1,5 +1,7 @@
 //! Sessions that a pooler shares, that are ended, that time out or fall silent.
 
+use leasehold_testkit::process::{self, Worker};
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -14,12 +16,32 @@ async fn i14_a_pooler_in_transaction_mode_is_no_hindrance() {
 async fn i02_behind_a_pooler_a_lock_outlives_nobody_by_more_than_its_ttl() {
     let server = Postgres::start();
     let pooler = PgBouncer::to(&server, PoolMode::Transaction);
-    let gone = Claim { ttl: TTL, ..claim("job") };
-    token(&*store(&pooler.url()), &gone).await; // And its store is dropped.
     let others = store(&pooler.url());
-    assert!(is_contended(&*others, "job").await);
-    tokio::time::sleep(TTL).await;
-    token(&*others, &claim("job")).await;
+    let mut holder = Worker::start("sessions::worker", "hold", &[("url", &pooler.url())]);
+    holder.hear("held", SOON);
+    let since = Instant::now();
+    holder.kill();
+    assert!(is_contended(&*others, "job").await, "the pooler goes on, and the server knows of no end");
+    eventually_async("it ends by itself", TTL + Duration::from_secs(1), async || {
+        matches!(others.try_acquire(&claim("job")).await.unwrap(), Attempt::Granted(_))
+    })
+    .await;
+    assert!(since.elapsed() > TTL / 2, "given away after {:?}", since.elapsed());
+}
+
+#[test]
+fn worker() {
+    process::serve(&[("hold", hold)]);
+}
+
+/// In a process of its own: holds a lock until it is killed.
+fn hold() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let guard = acquired(&locks(&process::argument("url")).await.lock("job").ttl(TTL)).await;
+        process::say("held");
+        guard.lost().await;
+    });
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ use crate::warden::{Cut, End, Fatal, Found, Options, Status, Warden};
 
 mod backoff;
 pub mod ending;
+mod losses;
 mod metrics_file;
 mod once;
 mod report;
@@ -363,13 +364,13 @@ impl<'a> Run<'a> {
         if !was_started {
             self.report.was_not_started();
         }
+        let loss = guard.loss();
+        self.count_losses(&guard, &end);
         if let End::Unkillable(pids) = &end {
             self.report.gave_back();
             std::mem::forget(guard); // Not to be released: the job may still be at work.
             return Held::Over(self.unkillable(pids));
         }
-        let loss = guard.loss();
-        self.count_losses(&guard, &end);
         self.watchers.trace.job_ended(end.job(), self.why_it_ended(&end));
         let was_ours = self.release(locks, guard, &end).await;
         self.report.gave_back();
@@ -397,11 +398,7 @@ impl<'a> Run<'a> {
     /// What was cut short counts as lost, also where the warden came first, which is stricter than a guard, and where the keeper's word for
     /// it would come after our end.
     fn count_losses(&self, guard: &MultiGuard, end: &End) {
-        let (End::Cut { why, .. } | End::TooLate(why)) = end else { return };
-        let mut lost: Vec<_> = guard.guards().iter().filter_map(|guard| Some((guard, guard.loss()?))).collect();
-        if let (true, Some(reason)) = (lost.is_empty(), loss_of(*why)) {
-            lost.push((self.main(guard), reason));
-        }
+        let lost = losses::of(guard, self.main(guard), end, |guard| self.teller.is_due(guard.name(), guard.holder()));
         for (guard, reason) in &lost {
             let event = Event::Lost { name: guard.name(), holder: guard.holder(), reason };
             count(&event, &self.teller, &self.watchers);
@@ -576,16 +573,6 @@ fn cut_for(reason: &LossReason) -> Cut {
     match reason {
         LossReason::HeldTooLong => Cut::MaxHold,
         _ => Cut::Lost,
-    }
-}
-
-/// As what a cut counts of which no guard knows; none where nothing was lost.
-fn loss_of(why: Cut) -> Option<LossReason> {
-    match why {
-        Cut::Deadline => Some(LossReason::Unreachable(reason_of(why).to_owned())),
-        Cut::Lost => Some(LossReason::Gone),
-        Cut::MaxHold => Some(LossReason::HeldTooLong),
-        Cut::Stopped => None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::store::{Epoch, Target};
-use leasehold::validity::Moment;
+use leasehold::validity::{BootClock, Clock, Moment};
 use leasehold::{Error, ErrorKind, Event, HolderId, Holding, LockName};
 
 use super::terms::Terms;
@@ -17,6 +17,9 @@ use crate::args::RunArgs;
 use crate::config::Commands;
 use crate::output::{duration as span, known, plain, tell};
 use crate::warden::{Deadlines, Reserve};
+
+/// So far apart are leases at the most of which it is said that they end together.
+const A_MOMENT: Duration = Duration::from_millis(250);
 
 /// Tells people what happens, and the warden until when the lease is good.
 ///
@@ -105,6 +108,14 @@ impl Teller {
     pub fn is_new_loss(&self, name: &LockName, holder: HolderId) -> bool {
         let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
         losses.insert(name.clone(), holder) != Some(holder)
+    }
+
+    /// Whether this hold's time to end the job has come, or as good as that: leases that are taken one after the other end so, and what has
+    /// not been renewed until a moment before isn't any more.
+    pub fn is_due(&self, name: &LockName, holder: HolderId) -> bool {
+        let soon = (BootClock.now() + A_MOMENT).as_nanos();
+        let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.get(name).is_some_and(|hold| hold.0 == holder && self.reserve.due(hold.1).term_at <= soon)
     }
 
     fn begins(&self, name: &LockName, holder: HolderId, valid_until: Moment) {
@@ -289,6 +300,21 @@ mod tests {
         assert_eq!(renewed(earlier, at(50)), second, "longer than the lease");
         assert_eq!(renewed(earlier, at(10)), second, "shorter than the lease");
         assert!(renewed(later, at(60)) > first);
+    }
+
+    #[test]
+    fn leases_that_end_within_a_moment_are_due_together() {
+        let (teller, _) = teller();
+        let reserve = Duration::from_secs(10) + Duration::from_millis(250);
+        let is_due = |left: Duration| {
+            let (name, holder) = (LockName::new("a").unwrap(), HolderId::fresh());
+            let (token, valid_until) = (FencingToken::new(1), BootClock.now() + reserve + left);
+            teller.tell(&Event::Acquired { name: &name, holder, token, waited: Duration::ZERO, valid_until });
+            assert!(!teller.is_due(&name, HolderId::fresh()), "that is another hold");
+            teller.is_due(&name, holder)
+        };
+        assert!(is_due(Duration::ZERO) && is_due(A_MOMENT));
+        assert!(!is_due(Duration::from_secs(10)), "it is renewed before");
     }
 
     #[test]

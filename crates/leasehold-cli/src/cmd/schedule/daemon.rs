@@ -23,7 +23,7 @@ use crate::config::{Config, Fault};
 use crate::exit::{self, Failure, code_of};
 use crate::jobs::{Entry, Jobs, Limits, Refused, Source, Task};
 use crate::metering::Metering;
-use crate::output::duration as span;
+use crate::output::{counted, duration as span};
 use crate::traces::TickTraces;
 
 /// So many of the last lines of a run are kept in the ledger.
@@ -290,10 +290,7 @@ impl Daemon<'_> {
     }
 
     fn counted(&self) -> String {
-        match self.jobs.entries.len() {
-            1 => "1 job".into(),
-            more => format!("{more} jobs"),
-        }
+        counted(self.jobs.entries.len(), "job")
     }
 
     /// What is due first.
@@ -324,7 +321,7 @@ fn changes(before: &[Entry], after: &[Entry]) -> String {
             Some(old) => changed += usize::from(!old.is_as(entry)),
         }
     }
-    let jobs = if after.len() == 1 { "1 job".to_owned() } else { format!("{} jobs", after.len()) };
+    let jobs = counted(after.len(), "job");
     format!("{jobs} ({new} new, {changed} changed, {} gone)", gone.len())
 }
 

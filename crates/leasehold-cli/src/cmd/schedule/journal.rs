@@ -14,7 +14,7 @@ use super::notify::Notify;
 use super::output::Stream;
 use super::writer::Writer;
 use crate::args::ScheduleArgs;
-use crate::output::{duration as span, milliseconds, plain, utc};
+use crate::output::{counted, duration as span, milliseconds, plain, utc};
 
 /// The same trouble is told of so often, however often it comes up.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
@@ -105,7 +105,8 @@ impl Journal {
             return;
         }
         self.writer.write_left_out(self.stream(), |lines| {
-            let message = format!("{lines} lines were left out, as nobody read them in time");
+            let were = if lines == 1 { "was" } else { "were" };
+            let message = format!("{} {were} left out, as nobody read them in time", counted(lines, "line"));
             self.text(Entry { event: "warning", message, ..Entry::default() })
         });
         entry.message = plain(&entry.message);

@@ -13,6 +13,7 @@ use super::Jobs;
 use super::entry::{Entry, Task, Terms};
 use super::machine::Machine;
 use crate::config::Fault;
+use crate::output::counted;
 
 /// Fields of time in front of a command.
 const FIELDS: usize = 5;
@@ -251,10 +252,6 @@ fn words(line: &str, from: usize) -> Vec<(usize, &str)> {
 
 fn column(line: &str, at: usize) -> usize {
     Fault::at(line, at, "").column
-}
-
-fn counted(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 #[cfg(test)]

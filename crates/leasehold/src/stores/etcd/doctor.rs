@@ -34,8 +34,10 @@ const NAMED: usize = 5;
 /// A lease that ends later than in an hour is told: so long is the largest TTL that the client grants by default.
 const LONGEST: Duration = Duration::from_secs(3600 + 1);
 
-/// Of a history that is longer all was kept for too long; of a shorter one nothing can be said yet.
+/// Where so many changes are kept, it is for too long, however many come in an hour.
 const LONG_HISTORY: i64 = 1_000_000;
+
+/// Of a history that is shorter nothing can be said yet; a longer one of which all is kept was never compacted.
 const SHORT_HISTORY: i64 = 100_000;
 
 /// How far a member may lag behind in what it has applied.
@@ -89,15 +91,23 @@ impl Core {
     async fn history(&self) -> Option<Finding> {
         let (key, _) = self.options.keys.all();
         let looking = RangeRequest { key, count_only: true, ..RangeRequest::default() };
-        let limit = Limit::LONGEST;
-        let now = self.members.range(limit, &looking).await.ok()?.header?.revision;
-        let then = RangeRequest { revision: (now - LONG_HISTORY).max(1), ..looking };
-        let is_kept = match self.members.range(limit, &then).await {
-            Ok(_) => true,
-            Err(fault) if fault.is_of_the_past() => false,
-            Err(_) => return None, // It can't say now.
-        };
-        Some(history(now, is_kept))
+        let now = self.members.range(Limit::LONGEST, &looking).await.ok()?.header?.revision;
+        if now < SHORT_HISTORY {
+            return Some(history(now, true, true));
+        }
+        let is_much_kept = self.is_kept(&looking, now - SHORT_HISTORY).await?;
+        let is_all_kept = self.is_kept(&looking, (now - LONG_HISTORY).max(1)).await?;
+        Some(history(now, is_much_kept, is_all_kept))
+    }
+
+    /// Whether what was then is not compacted away; none if it can't be said now.
+    async fn is_kept(&self, looking: &RangeRequest, then: i64) -> Option<bool> {
+        let looking = RangeRequest { revision: then.max(1), ..looking.clone() };
+        match self.members.range(Limit::LONGEST, &looking).await {
+            Ok(_) => Some(true),
+            Err(fault) if fault.is_of_the_past() => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// Who belongs to the cluster, and whom the URL names of them.
@@ -376,12 +386,20 @@ impl Ailment {
 }
 
 /// At a revision; whether what was long before that, or the first of all, is still kept.
-fn history(now: i64, is_kept: bool) -> Finding {
-    if !is_kept {
+/// One compaction by hand long ago is no habit: that it is compacted now and then shows in what came last.
+fn history(now: i64, is_much_kept: bool, is_all_kept: bool) -> Finding {
+    if now < SHORT_HISTORY {
+        let message = format!("{now} changes so far: too few to tell whether it is compacted now and then");
+        return Finding::fine("history", message);
+    }
+    if !is_much_kept || (!is_all_kept && now >= LONG_HISTORY) {
         return Finding::fine("history", "it is compacted now and then");
     }
-    if now < SHORT_HISTORY {
-        return Finding::fine("history", format!("{now} changes so far, all of which are kept"));
+    if !is_all_kept {
+        let message = format!(
+            "the last {SHORT_HISTORY} of {now} changes are kept, the first are not: too few to tell whether it is compacted now and then"
+        );
+        return Finding::fine("history", message);
     }
     let message = format!(
         "the last {} changes are all kept, those of deleted keys too: each claim of a lock passes by the keys of all who have held \
@@ -402,10 +420,20 @@ mod tests {
 
     #[test]
     fn a_history_that_nobody_compacts_is_told() {
-        assert_eq!(history(SHORT_HISTORY - 1, true).severity, Severity::Fine);
-        assert_eq!(history(LONG_HISTORY * 2, false).severity, Severity::Fine);
         for now in [SHORT_HISTORY, LONG_HISTORY * 2] {
-            assert_eq!(history(now, true).severity, Severity::Warning);
+            assert_eq!(history(now, true, true).severity, Severity::Warning);
+        }
+        assert_eq!(history(LONG_HISTORY * 2, false, false).severity, Severity::Fine);
+    }
+
+    #[test]
+    fn one_compaction_long_ago_is_not_taken_for_a_habit() {
+        let told = |now, is_much_kept, is_all_kept| history(now, is_much_kept, is_all_kept).message;
+        for (now, is_much_kept) in [(SHORT_HISTORY, false), (LONG_HISTORY, true)] {
+            assert_eq!(told(now, is_much_kept, false), "it is compacted now and then");
+        }
+        for now in [80_500, SHORT_HISTORY - 1, SHORT_HISTORY, LONG_HISTORY - 1] {
+            assert!(told(now, true, false).contains("too few to tell"), "{now}");
         }
     }
 
