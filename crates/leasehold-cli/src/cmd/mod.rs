@@ -27,11 +27,16 @@ pub mod status;
 pub mod trigger;
 pub mod watch;
 
-/// Runs the short conversation that a verb has with the store. Not for `run`, whose runtime comes after a fork.
+/// Runs what a verb has to do with the store. What is to be forked must be forked before.
+///
+/// The runtime is left as it is when that has ended, as the process is about to: nobody waits for the opening of a store that was given up,
+/// and other threads, which may be at a connection still, would panic at the timers of one that is shut down.
 fn block_on<T>(talk: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(exit::FAULT, format!("cannot start: {error}")))?
-        .block_on(talk)
+        .map_err(|error| Failure::new(exit::FAULT, format!("cannot make an event queue: {error}")))?;
+    let said = runtime.block_on(talk);
+    std::mem::forget(runtime);
+    said
 }

@@ -122,7 +122,9 @@ env = { NAME = "value" }
         .filter(|told| told["event"] == "output" && told["job"] == "fails")
         .map(|told| told["text"].clone())
         .collect();
-    assert_eq!(attempts, ["attempt 1", "attempt 2", "attempt 3"], "{done}");
+    // Two ticks, if the first one was due as it started.
+    let as_often = |of_tick: &[_]| of_tick == ["attempt 1", "attempt 2", "attempt 3"];
+    assert!(!attempts.is_empty() && attempts.chunks(3).all(as_often), "{attempts:?} {done}");
     assert_eq!(node.stop().0, Some(0));
 }
 

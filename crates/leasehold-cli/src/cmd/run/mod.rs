@@ -23,6 +23,7 @@ use self::report::Report;
 use self::teller::Teller;
 use self::terms::Terms;
 use self::watchers::Watchers;
+use super::block_on;
 use crate::args::{AskedReport, RunArgs};
 use crate::config::{Config, OnDown};
 use crate::exit::{self, Failure};
@@ -84,12 +85,8 @@ fn under_lock<'t>(
     let options =
         Options { kill_after: terms.kill_after, wait_group: args.wait_group, again: args.forever, last_word: None };
     let warden = Warden::fork(found, args.command.clone(), options).map_err(|error| fault("fork", &error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| fault("make an event queue", &error))?;
     let mut metrics = MetricsFile::of(args)?;
-    let ending = runtime.block_on(async {
+    let ending = block_on(async {
         let run = Run::new(args, terms, config, warden, report, (metrics.metering(), trace().clone()));
         let keeping = OnceCell::new();
         let ending = run.run(&keeping).await;
@@ -98,7 +95,6 @@ fn under_lock<'t>(
         }
         ending
     });
-    runtime.shutdown_background(); // an opening of the store that was given up is not waited for
     metrics.write();
     ending
 }

@@ -10,6 +10,7 @@ use self::health::Health;
 use self::journal::{Journal, Weight};
 use self::notify::Notify;
 use self::writer::Writer;
+use super::block_on;
 use crate::args::{ScheduleArgs, StoreArgs};
 use crate::config::{Config, Fault};
 use crate::exit::{self, Failure};
@@ -55,10 +56,6 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
     let listener = args.listen.as_deref().map(endpoint::bind).transpose()?;
     let (health, notify) = (Arc::new(Health::default()), Arc::new(Notify::of_this_process()));
     let journal = Arc::new(Journal::of(args, Writer::start(), Arc::clone(&health), Arc::clone(&notify)));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| fault("make an event queue", &error))?;
     let metering = if listener.is_some() { Metering::of_jobs(args.metrics_by_job)? } else { Metering::default() };
     let traces = traces(&journal);
     let daemon = Daemon {
@@ -76,8 +73,7 @@ pub fn run(args: &ScheduleArgs, store: &StoreArgs) -> Result<i32, Failure> {
         metering,
         traces: traces.clone(),
     };
-    let ended = runtime.block_on(daemon.run(listener));
-    runtime.shutdown_background(); // an opening of the store that was given up is not waited for
+    let ended = block_on(daemon.run(listener));
     traces.end();
     journal.end();
     ended

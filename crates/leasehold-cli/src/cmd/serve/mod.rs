@@ -12,9 +12,9 @@ use leasehold_monitor::{CancellationToken, Monitor, router};
 use tokio::time::{interval, timeout};
 
 use self::guests::Guests;
-use super::listen;
 use super::schedule::notify::Notify;
 use super::schedule::signals::{Signals, Told};
+use super::{block_on, listen};
 use crate::args::ServeArgs;
 use crate::config::Config;
 use crate::exit::{self, Failure};
@@ -36,13 +36,8 @@ pub fn run(args: &ServeArgs, config: &Config) -> Result<i32, Failure> {
     let token = token::read(args.token_file.as_deref())?;
     let listener = bind(&args.listen, token.is_some())?;
     let monitor = monitor(args, config, token.as_ref())?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| fault("make an event queue", &error))?;
-    let ended = runtime.block_on(serve(listener, monitor, args.token_file.as_deref(), &told(config, token.is_some())));
-    runtime.shutdown_background(); // a store that hangs is not waited for
-    ended.map(|()| exit::OK)
+    block_on(serve(listener, monitor, args.token_file.as_deref(), &told(config, token.is_some())))?;
+    Ok(exit::OK)
 }
 
 fn monitor(args: &ServeArgs, config: &Config, token: Option<&token::Token>) -> Result<Monitor, Failure> {
