@@ -32,6 +32,9 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The clock is looked at again before it is so late: it may be set to the right time bit by bit.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
+/// Whether a tick was skipped is asked for so long. Then it is begun: the ledger is a record, and holds nothing up for ever.
+const LONGEST_DOUBT: Duration = Duration::from_secs(60);
+
 /// What was asked for further ahead of our time waits until then, and holds nothing else up: it was stamped by a clock that is fast, or ours
 /// is slow. All that is due before it comes first, and must not come much too early.
 const AHEAD: SignedDuration = SignedDuration::from_secs(5);
@@ -61,6 +64,8 @@ pub(crate) struct Attendant {
     watched: Watched,
     /// When it is to be read in the ledger what others have begun, or this node before it was started anew, and not ended.
     recalls: Option<Instant>,
+    /// Since when nobody can say whether a tick was skipped.
+    in_doubt: Option<Instant>,
     /// The newest tick before which those were looked at.
     hurried: Tick,
     waits: Option<Waits>,
@@ -133,6 +138,7 @@ impl Attendant {
             heard: BTreeSet::new(),
             watched: Watched::default(),
             recalls,
+            in_doubt: None,
             hurried: Tick::ONLY,
             waits: None,
             seen: None,
@@ -433,11 +439,13 @@ impl Attendant {
         }
         let was_skipped = match was_skipped {
             Ok(was_skipped) => was_skipped,
-            Err(error) => {
+            Err(error) if self.in_doubt.get_or_insert_with(Instant::now).elapsed() < LONGEST_DOUBT => {
                 drop(guard.not_started().await);
                 return self.leaves_it_alone(job, &error).await;
             }
+            Err(_) => false,
         };
+        self.in_doubt = None;
         self.is_over(&claim);
         let Claim { tick, origin } = claim;
         if was_skipped {

@@ -351,7 +351,8 @@ async fn a_member_that_was_wiped_guards_itself() {
     let held = stage.claims(&job).await;
     assert!(matches!(stage.ratifies(&held, None).await, Ratified::Yes { .. }));
     stage.server.command(&["FLUSHALL"]);
-    let (wiped, since) = (stage.recalls(&job).await, Instant::now());
+    let since = Instant::now();
+    let wiped = stage.recalls(&job).await;
     assert!(!wiped.is_full && wiped.is_blank, "{wiped:?}");
     assert_eq!(stage.ratifies(&held, None).await, Ratified::Gone);
     let next = stage.claims(&job).await;

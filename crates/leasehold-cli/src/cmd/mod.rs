@@ -30,7 +30,8 @@ pub mod watch;
 /// Runs what a verb has to do with the store. What is to be forked must be forked before.
 ///
 /// The runtime is left as it is when that has ended, as the process is about to: nobody waits for the opening of a store that was given up,
-/// and other threads, which may be at a connection still, would panic at the timers of one that is shut down.
+/// and other threads, which may be at a connection still, would panic at the timers of one that is shut down. So what a store is asked for
+/// is asked for in one go: its connections go no further in another one.
 fn block_on<T>(talk: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

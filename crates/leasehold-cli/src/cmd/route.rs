@@ -35,7 +35,7 @@ fn no_fallback(config: &Config) -> Failure {
 fn show(fallback: &Arc<Fallback>, json: bool, config: &Config) -> Result<i32, Failure> {
     let reading = block_on(async { Ok(fallback.route().await?) })?;
     if json {
-        output::json(&Answer { store: config.shown(), route: reading.as_ref().map(Route::from) })?;
+        output::json(&Answer::of(reading.as_ref(), config))?;
     } else {
         let text =
             reading.as_ref().map_or_else(|| "there is no route yet: no lock was ever asked for".into(), describe);
@@ -50,13 +50,15 @@ fn set(fallback: &Arc<Fallback>, set: &SetArgs, json: bool, config: &Config) -> 
                        count as run; say --restored if that is so";
         return Err(Failure::new(exit::USAGE, message));
     }
-    let epoch = block_on(async { Ok(fallback.repair(set.seen.map(Epoch::new)).await?) })?;
-    if json {
-        return show(fallback, json, config);
-    }
-    output::answer(&format!(
-        "the route is number {epoch} now, and comes into force once a client asks for a lock; ticks up to now count as run"
-    ))?;
+    block_on(async {
+        let epoch = fallback.repair(set.seen.map(Epoch::new)).await?;
+        if json {
+            return output::json(&Answer::of(fallback.route().await?.as_ref(), config));
+        }
+        output::answer(&format!(
+            "the route is number {epoch} now, and comes into force once a client asks for a lock; ticks up to now count as run"
+        ))
+    })?;
     Ok(exit::OK)
 }
 
@@ -65,6 +67,12 @@ struct Answer {
     store: String,
     /// None if no lock was ever asked for.
     route: Option<Route>,
+}
+
+impl Answer {
+    fn of(reading: Option<&Reading>, config: &Config) -> Self {
+        Self { store: config.shown(), route: reading.map(Route::from) }
+    }
 }
 
 /// The route. The shape is a promise to scripts: fields may be added, none goes.

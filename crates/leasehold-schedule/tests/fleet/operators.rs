@@ -426,14 +426,41 @@ async fn whether_it_was_skipped_is_asked_until_it_is_known() {
     fleet.until(begun.tick + SignedDuration::from_mins(16)).await;
     node.stop().await;
     let (locks, faults, _) = fleet.faulty_locks();
-    // What it reads first is which jobs are known, and who asks for what.
+    faults.always(Operation::TryAcquire, Fault::DelayReply(SECOND / 10));
     let node = fleet.node_over(locks, 0, [job()]);
+    // It has read all else, and asks for the tick.
     while faults.calls(Operation::TryAcquire) == 0 {
         sleep(SECOND / 1000).await;
     }
     faults.next_few(3, Operation::ReadNotes, Fault::Fail(ErrorKind::TimedOut));
     sleep(2 * MINUTE).await;
     assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1)]));
+    node.stop().await;
+}
+
+/// Its ledger is a record, and holds nothing up for ever.
+#[tokio::test(start_paused = true)]
+async fn where_nobody_can_say_for_a_minute_whether_it_was_skipped_it_runs() {
+    let fleet = Fleet::new().await;
+    let job = || fleet.job("job", "@every 10m", SECOND, 0).at_least_once(true);
+    let node = fleet.node(0, [job()]);
+    let begun = fleet.first_begun().await;
+    node.stop().await;
+    let due = begun.tick + SignedDuration::from_mins(10);
+    fleet.until(due + SignedDuration::from_mins(3)).await;
+    let (locks, faults, _) = fleet.faulty_locks();
+    faults.always(Operation::TryAcquire, Fault::DelayReply(SECOND / 10));
+    let node = fleet.node_over(locks, 0, [job()]);
+    // It has read all else, and asks for the tick.
+    while faults.calls(Operation::TryAcquire) == 0 {
+        sleep(SECOND / 1000).await;
+    }
+    faults.always(Operation::ReadNotes, Fault::Fail(ErrorKind::TimedOut));
+    sleep(50 * SECOND).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1)]));
+    sleep(30 * SECOND).await;
+    assert_eq!(fleet.times(), BTreeMap::from([(begun.tick, 1), (due, 1)]));
+    faults.heal();
     node.stop().await;
 }
 

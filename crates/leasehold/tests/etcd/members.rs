@@ -81,7 +81,8 @@ async fn a_leader_that_changes_is_no_loss() {
 async fn a_member_that_hangs_is_gone_round_in_time() {
     let cluster = EtcdCluster::start();
     let locks = locks(&cluster.url()).await;
-    let ttl = Duration::from_secs(6);
+    // It may be the leader: on a busy machine an election takes seconds, as in g03.
+    let ttl = Duration::from_secs(10);
     let guard = acquired(&locks.lock("job").ttl(ttl)).await;
     for nth in 0..3 {
         cluster.members()[nth].pause();
@@ -93,9 +94,9 @@ async fn a_member_that_hangs_is_gone_round_in_time() {
             matches!(tried, Ok(Outcome::Acquired(guard)) if guard.is_valid())
         })
         .await;
-        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        assert!(began.elapsed() < ttl, "{:?}", began.elapsed());
         cluster.members()[nth].resume();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
     guard.release().await.unwrap();
 }
