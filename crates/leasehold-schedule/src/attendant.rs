@@ -445,7 +445,6 @@ impl Attendant {
             }
             Err(_) => false,
         };
-        self.in_doubt = None;
         self.is_over(&claim);
         let Claim { tick, origin } = claim;
         if was_skipped {
@@ -542,6 +541,7 @@ impl Attendant {
 
     /// It needs no turn here any more.
     fn is_over(&mut self, claim: &Claim) {
+        self.in_doubt = None;
         match &claim.origin {
             Origin::Schedule(_) => self.cursor = instant::of_tick(claim.tick),
             Origin::Order(asked) => drop(self.heard.insert(asked.tick)),
