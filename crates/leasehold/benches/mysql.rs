@@ -6,6 +6,9 @@
 //! Starts a server of its own, whose commits wait for the disk (`--no-disk`: they don't). Rounds are interleaved; a ratio
 //! is the median of the rounds' ratios, with the smallest and the largest.
 //!
+//! `--one-thread`: in a runtime of one thread, not of two workers. A bare connection's answers are then taken by the thread that
+//! asks, as ours are by that of the sessions; with two workers they pass from one thread to another.
+//!
 //! `--case pair|advisory|contended|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
 
 mod sql;
@@ -23,9 +26,12 @@ const RAW_ACQUIRE: &str = "update raw_fence f join raw_locks l on l.name = f.nam
 const RAW_RELEASE: &str =
     "update raw_locks set expires = '1970-01-02' where name = 'job' and holder = ? and expires > utc_timestamp(6)";
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
+fn main() {
     let arguments = Arguments::read();
+    arguments.runtime().block_on(measure(&arguments));
+}
+
+async fn measure(arguments: &Arguments) {
     let options = MariaDb::options();
     let server = if arguments.has("--no-disk") { options.start() } else { options.durable().start() };
     server.sql(
@@ -35,16 +41,16 @@ async fn main() {
     );
     sql::show_header();
     if arguments.wants("pair") {
-        pair(&server, Rounds::of(&arguments, 1)).await;
+        pair(&server, Rounds::of(arguments, 1)).await;
     }
     if arguments.wants("advisory") {
-        advisory(&server, Rounds::of(&arguments, 1)).await;
+        advisory(&server, Rounds::of(arguments, 1)).await;
     }
     if arguments.wants("contended") {
-        contended(&server, Rounds::of(&arguments, 1)).await;
+        contended(&server, Rounds::of(arguments, 1)).await;
     }
     if arguments.wants("renewal") {
-        sql::renewal(&arguments, locks(&server.url()).await, || calls(&server)).await;
+        sql::renewal(arguments, locks(&server.url()).await, || calls(&server)).await;
     }
 }
 

@@ -6,6 +6,9 @@
 //! Starts a server of its own, whose commits wait for the disk (`--no-disk`: they don't). Rounds are interleaved; a ratio
 //! is the median of the rounds' ratios, with the smallest and the largest.
 //!
+//! `--one-thread`: in a runtime of one thread, not of two workers. A bare connection's answers are then taken by the thread that
+//! asks, as ours are by that of the sessions; with two workers they pass from one thread to another.
+//!
 //! `--case pair|advisory|handover|renewal` (default: all) · `--rounds N` · `--pairs N` · `--leases N`
 
 mod sql;
@@ -22,9 +25,12 @@ const RAW_ACQUIRE: &str = "update raw set holder = $1, token = token + 1, expire
 const RAW_RELEASE: &str =
     "update raw set expires = 'epoch' where name = 'job' and holder = $1 and expires > clock_timestamp()";
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
+fn main() {
     let arguments = Arguments::read();
+    arguments.runtime().block_on(measure(&arguments));
+}
+
+async fn measure(arguments: &Arguments) {
     let options = Postgres::options();
     let server = if arguments.has("--no-disk") { options.start() } else { options.durable().start() };
     server.sql(
@@ -33,18 +39,18 @@ async fn main() {
     );
     sql::show_header();
     if arguments.wants("pair") {
-        pair(&server, Rounds::of(&arguments, 1)).await;
+        pair(&server, Rounds::of(arguments, 1)).await;
     }
     if arguments.wants("advisory") {
-        advisory(&server, Rounds::of(&arguments, 1)).await;
+        advisory(&server, Rounds::of(arguments, 1)).await;
     }
     if arguments.wants("handover") {
-        hand_over(&server, Rounds::of(&arguments, 10)).await;
+        hand_over(&server, Rounds::of(arguments, 10)).await;
     }
     if arguments.wants("renewal") {
         server.sql("alter system set track_functions = 'pl'");
         server.sql("select pg_reload_conf()");
-        sql::renewal(&arguments, locks(&server.url()).await, || renewals(&server)).await;
+        sql::renewal(arguments, locks(&server.url()).await, || renewals(&server)).await;
     }
 }
 

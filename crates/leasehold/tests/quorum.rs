@@ -421,6 +421,25 @@ async fn d01_a_claim_that_came_to_nothing_is_taken_back_everywhere() {
     assert_eq!(ours, [Some(taken.holder), Some(taken.holder), Some(taken.holder), None, None]);
 }
 
+/// A process that is told so may end at once, and nobody does anything for it in the background any more.
+#[tokio::test(start_paused = true)]
+async fn d01_whoever_is_told_that_it_was_in_vain_has_left_no_vote_behind() {
+    let stage = Stage::of(3);
+    let now = stage.nodes[0].time().await.unwrap();
+    let lock = stage.locks.lock("job").ttl(TTL);
+    let in_future = lock.clone().tick(tick_at(now + 86_400 * SECOND));
+    let told = in_future.try_acquire().await.unwrap();
+    assert!(matches!(told, Outcome::NotDue(NotDue::InFuture { .. })), "{told:?}");
+    assert!(stage.is_clean().await, "not due: {:?}", stage.holders_of("job").await);
+    let others = [claim(), claim()];
+    for (node, other) in stage.nodes.iter().zip(&others) {
+        assert!(matches!(node.try_acquire(other).await.unwrap(), Attempt::Granted(_)));
+    }
+    assert!(matches!(lock.try_acquire().await.unwrap(), Outcome::Contended(_)));
+    let left = stage.holders_of("job").await;
+    assert_eq!(left, [Some(others[0].holder), Some(others[1].holder), None], "a split vote");
+}
+
 #[tokio::test(start_paused = true)]
 async fn d01_so_is_one_whose_caller_has_gone() {
     for millis in 0..40 {

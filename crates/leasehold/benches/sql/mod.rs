@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub use figures::Aim;
 use figures::{Figure, Spread, median, quantile};
 use leasehold::{Guard, Locks};
+use tokio::runtime::{Builder, Runtime};
 
 /// What stands behind the program's name.
 pub struct Arguments(Vec<String>);
@@ -31,6 +32,13 @@ impl Arguments {
     /// Whether a case was asked for, or all.
     pub fn wants(&self, case: &str) -> bool {
         self.option("--case").is_none_or(|wanted| wanted == case)
+    }
+
+    /// Where the benchmark runs, and the bare connections with it.
+    pub fn runtime(&self) -> Runtime {
+        let mut runtime =
+            if self.has("--one-thread") { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        runtime.worker_threads(2).enable_all().build().expect("a runtime can be built")
     }
 
     fn option(&self, name: &str) -> Option<&str> {

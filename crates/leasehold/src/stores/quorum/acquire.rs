@@ -65,7 +65,7 @@ impl Inner {
             return Ok(answer);
         }
         for id in self.rounds.abandoned(&key_of(claim)) {
-            self.clean_up(claim, id, (0..self.nodes.len()).collect()).await;
+            self.clean_up(claim, id, (0..self.nodes.len()).collect(), Vec::new()).await;
         }
         let attempt = self.attempt(claim).await;
         self.sweep_now_and_then();
@@ -139,14 +139,14 @@ impl Inner {
         self.tell_votes(&votes);
         let elsewhere: Vec<_> = votes.held.iter().map(|(member, _)| *member).collect();
         let ours: Vec<_> = (0..self.nodes.len()).filter(|member| !elsewhere.contains(member)).collect();
-        let has_any = !votes.granted.is_empty();
+        let granted: Vec<_> = votes.granted.iter().map(|(member, _)| *member).collect();
         let outcome = match (self.check_members().and_then(|()| self.check_ttl(claim.ttl)), votes.verdict()) {
             // Who it is that has answered may be known only now.
             (Err(refused), _) => Err(refused.maybe_applied()),
             (Ok(()), Verdict::Won(token)) => self.second_phase(claim, &lease, token, &ours).await,
             (Ok(()), Verdict::Held(holding)) => Ok(Outcome::Held(holding)),
             (Ok(()), Verdict::Split(holding)) => Ok(Outcome::Split(holding)),
-            (Ok(()), Verdict::Outage(failed)) if has_any => Err(self.outage(&failed).maybe_applied()),
+            (Ok(()), Verdict::Outage(failed)) if !granted.is_empty() => Err(self.outage(&failed).maybe_applied()),
             (Ok(()), Verdict::Outage(failed)) => Err(self.outage(&failed)),
         };
         let is_late = sent.elapsed() >= validity::of(claim.ttl);
@@ -156,7 +156,7 @@ impl Inner {
                 Ok(Outcome::Granted(grant))
             }
             outcome => {
-                self.clean_up(claim, lease.holder, ours).await;
+                self.clean_up(claim, lease.holder, ours, granted).await;
                 if let Ok(Outcome::Granted(_)) = outcome {
                     let late = "a majority has granted it, but so late that it is over already";
                     return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());

@@ -1,10 +1,12 @@
 //! Releasing, and cleaning up what came to nothing.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all, poll_immediate};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::debts::{Next, Untold};
@@ -80,32 +82,48 @@ impl Inner {
         Ok(if had_it { Release::Released } else { Release::NotHeld })
     }
 
-    /// Takes a round back from these members, now, and in the background until they have heard of it.
-    pub(super) async fn clean_up(self: &Arc<Self>, claim: &Claim, id: HolderId, whom: Vec<usize>) {
-        self.end_in_background(claim, id, Ending::Leave, whom).await;
+    /// Takes a round back from these members, now, and in the background until they have heard of it. Waits until `those` have
+    /// answered, who have granted it: a process that ends as soon as it has its answer shall leave no vote behind that is in
+    /// others' way for a TTL.
+    pub(super) async fn clean_up(self: &Arc<Self>, claim: &Claim, id: HolderId, whom: Vec<usize>, those: Vec<usize>) {
+        // It fails once all that are waited for have answered, which drops its other end, or nobody is left who would.
+        let _ = self.end_in_background(claim, id, Ending::Leave, whom, those).await.await;
     }
 
     /// Ends a round that was granted and has run out. Its work may have been begun: nothing is taken back.
     pub(super) async fn bury(self: &Arc<Self>, claim: &Claim, id: HolderId) {
         let everybody = (0..self.nodes.len()).collect();
-        self.end_in_background(claim, id, Ending::Release(Ended::default()), everybody).await;
+        drop(self.end_in_background(claim, id, Ending::Release(Ended::default()), everybody, Vec::new()).await);
     }
 
+    /// What is returned ends once `those` have answered.
     pub(super) async fn end_in_background(
         self: &Arc<Self>,
         claim: &Claim,
         id: HolderId,
         how: Ending,
         whom: Vec<usize>,
-    ) {
+        mut those: Vec<usize>,
+    ) -> oneshot::Receiver<Infallible> {
         let inner = Arc::clone(self);
         let untold = self.rounds.ends(&key_of(claim), id, how);
+        let (is_waited_for, over) = oneshot::channel();
+        let mut is_waited_for = Some(is_waited_for);
         in_background(async move {
             let lease = LeaseKey { name: untold.key.name.clone(), holder: id };
-            let left = failed(inner.tell(&lease, how, &whom).await.rest().await).collect();
+            let (mut round, mut left) = (inner.tell(&lease, how, &whom).await, Vec::new());
+            loop {
+                is_waited_for.take_if(|_| those.is_empty());
+                let Some((member, answer)) = round.next().await else { break };
+                those.retain(|other| *other != member);
+                if answer.is_err() {
+                    left.push(member);
+                }
+            }
             inner.tell_later(&untold, left);
         })
         .await;
+        over
     }
 
     /// Tells it these members, who could not be reached, until they have heard of it.

@@ -188,7 +188,8 @@ impl Inner {
         let still_holds = self.rounds.granted(&key_of(claim)).is_some_and(|now| now.id == *id);
         if !still_holds {
             // Released meanwhile, perhaps before the claim came there. What became of its work is told by others.
-            self.end_in_background(claim, *id, Ending::Release(Ended::default()), vec![member]).await;
+            let over = Ending::Release(Ended::default());
+            drop(self.end_in_background(claim, *id, over, vec![member], Vec::new()).await);
         }
     }
 }
