@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use leasehold::store::Store;
-use leasehold::{FencingToken, Guard, LockName, Tick};
+use leasehold::{FencingToken, Guard, LockName, Tick, validity};
 use tokio::time::Instant;
 
 /// Sees who holds what and what is begun, and finds fault. Clones are the same.
@@ -13,7 +14,8 @@ use tokio::time::Instant;
 /// - Two guards of one name are never valid at the same instant, each by its own machine's clock. A guard that is invalid
 ///   stays so; hence it is enough to look whenever another one begins.
 /// - Tokens grow from each holder to the next.
-/// - A tick that is to run once at most is begun once; none is begun after its `Done` was acknowledged.
+/// - A tick that is to run once at most is begun once; none is begun by a claim that was sent after its `Done` was
+///   acknowledged. (Who was too slow and has lost the lock may still say `Done`, while another is being granted the tick.)
 /// - In the end, when all is quiet, nothing is left in the store; and a tick that has failed and is to be tried again, or
 ///   that was given back unbegun, is granted again: [`Judge::to_be_granted_again`] says which.
 #[derive(Debug, Clone)]
@@ -35,7 +37,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Begun {
     is_once: bool,
-    is_done: bool,
+    done: Option<Instant>,
     is_begun: bool,
     /// Whether somebody was told that it is given back unbegun.
     is_unbegun: bool,
@@ -86,6 +88,7 @@ impl std::error::Error for Violation {}
 pub struct Held {
     judge: Judge,
     number: usize,
+    asked: Instant,
     guard: Arc<Mutex<Option<Guard>>>,
 }
 
@@ -118,19 +121,21 @@ impl Judge {
         if last.is_some_and(|last| last >= token) {
             state.finds(format!("a token of {name} did not grow: {token} after {}", last.unwrap_or_default()));
         }
+        let asked = if guard.is_valid() { Instant::now() - age_of(&guard) } else { state.began };
         let guard = Arc::new(Mutex::new(Some(guard)));
         state.living.insert(number, Arc::clone(&guard));
         drop(state);
-        Held { judge: self.clone(), number, guard }
+        Held { judge: self.clone(), number, asked, guard }
     }
 
-    /// The work of a tick is begun, this instant; `is_once` if it is to run once at most.
-    pub fn begins(&self, name: &LockName, tick: Tick, is_once: bool) {
+    /// The work of a tick is begun, this instant, by who [`asked`](Held::asked) for it then; `is_once` if it is to run once at
+    /// most.
+    pub fn begins(&self, name: &LockName, tick: Tick, is_once: bool, asked: Instant) {
         let mut state = self.state();
         state.tally.begun += 1;
         state.note(&format!("{name}: {tick} begins"));
         let fault = match state.ticks.get(&(name.clone(), tick)) {
-            Some(begun) if begun.is_done => Some("after it was done"),
+            Some(begun) if begun.done.is_some_and(|done| done < asked) => Some("after it was done"),
             Some(begun) if begun.is_begun && (begun.is_once || is_once) => Some("twice, though once at most"),
             _ => None,
         };
@@ -159,7 +164,8 @@ impl Judge {
     pub fn to_be_granted_again(&self) -> Vec<(LockName, Tick)> {
         let has_failed = |begun: &Begun| begun.is_begun && !begun.is_once;
         let never_was = |begun: &Begun| begun.is_unbegun && !begun.is_begun;
-        let is_due = |begun: &Begun| !begun.is_done && !begun.is_uncertain && (has_failed(begun) || never_was(begun));
+        let is_due =
+            |begun: &Begun| begun.done.is_none() && !begun.is_uncertain && (has_failed(begun) || never_was(begun));
         let state = self.state();
         state.ticks.iter().filter(|(_, begun)| is_due(begun)).map(|(which, _)| which.clone()).collect()
     }
@@ -169,7 +175,7 @@ impl Judge {
         let mut state = self.state();
         state.tally.done += 1;
         state.note(&format!("{name}: {tick} is done"));
-        state.ticks.entry((name.clone(), tick)).or_default().is_done = true;
+        let _ = state.ticks.entry((name.clone(), tick)).or_default().done.get_or_insert_with(Instant::now);
     }
 
     /// All is quiet, and has been for longer than any lease: whatever `store` has still is a leak.
@@ -226,7 +232,18 @@ impl State {
     }
 }
 
+/// At least as long ago the claim was sent for which it was granted: its machine's clock may be a little off.
+fn age_of(guard: &Guard) -> Duration {
+    validity::of(guard.ttl()).saturating_sub(guard.remaining()).mul_f64(1.0 + 2.0 * validity::DRIFT)
+}
+
 impl Held {
+    /// When its claim was sent, or a little before that.
+    #[must_use]
+    pub fn asked(&self) -> Instant {
+        self.asked
+    }
+
     /// Looks at the guard.
     pub fn look<T>(&self, at: impl FnOnce(&Guard) -> T) -> T {
         let guard = self.guard.lock().expect("nothing panics while it is locked");
@@ -253,8 +270,6 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use leasehold::stores::Memory;
     use leasehold::{Locks, Outcome, Revoke};
 
@@ -273,14 +288,14 @@ mod tests {
         let ticks: Vec<_> = (1..=7).map(|millis| Tick::from_unix_millis(millis).unwrap()).collect();
         let [failed, done, uncertain, once, unbegun, begun_later, unknown] = ticks[..] else { panic!("seven") };
         for tick in [failed, done, uncertain] {
-            judge.begins(&name, tick, false);
+            judge.begins(&name, tick, false, Instant::now());
         }
         judge.is_done(&name, done);
         judge.is_uncertain(&name, uncertain);
         judge.is_unbegun(&name, unbegun);
         judge.is_unbegun(&name, begun_later);
         for tick in [once, begun_later] {
-            judge.begins(&name, tick, true);
+            judge.begins(&name, tick, true, Instant::now());
         }
         judge.is_unbegun(&name, unknown);
         judge.is_uncertain(&name, unknown);
@@ -329,14 +344,15 @@ mod tests {
     fn ticks_begun_twice_leaks_and_hangs_are_found() {
         let (name, tick) = (LockName::new("job").unwrap(), Tick::ONLY);
         let twice = run(1, LIMIT, async |world| {
-            world.judge().begins(&name, tick, false);
-            world.judge().begins(&name, tick, true);
+            world.judge().begins(&name, tick, false, Instant::now());
+            world.judge().begins(&name, tick, true, Instant::now());
         });
         assert_eq!(fault(twice), "job: its only run was begun twice, though once at most");
         let done = run(1, LIMIT, async |world| {
-            world.judge().begins(&name, tick, false);
+            world.judge().begins(&name, tick, false, Instant::now());
             world.judge().is_done(&name, tick);
-            world.judge().begins(&name, tick, false);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            world.judge().begins(&name, tick, false, Instant::now());
         });
         assert_eq!(fault(done), "job: its only run was begun after it was done");
         let leak = run(1, LIMIT, async |world| {

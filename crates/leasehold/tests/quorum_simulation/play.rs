@@ -446,7 +446,7 @@ impl Worker<'_> {
                 Err(_) => self.judge.is_uncertain(name, tick),
             };
         }
-        self.judge.begins(name, tick, is_once);
+        self.judge.begins(name, tick, is_once, held.asked());
         self.is_busy(&held).await;
         match self.random.below(4) {
             0 => drop(held),

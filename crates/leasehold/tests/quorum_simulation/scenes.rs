@@ -100,11 +100,11 @@ fn q04_nothing_is_adopted_under_guard() {
         let life = nodes[0].memory.identity().await.expect("it answers").server;
         let _ = nodes[0].memory.adopt(&name, &Memories { is_full: true, ..known }, &life).await;
         let held = granted.await.expect("no panic").expect("two have acknowledged it");
-        world.judge().begins(&name, tick, true);
+        world.judge().begins(&name, tick, true, held.asked());
         drop(held.given_back().release().await);
         sleep(TTL * 2).await;
-        if let Some(_held) = claims(world, b.locks.lock("job").ttl(TTL).tick(tick)).await.expect("no panic") {
-            world.judge().begins(&name, tick, true);
+        if let Some(held) = claims(world, b.locks.lock("job").ttl(TTL).tick(tick)).await.expect("no panic") {
+            world.judge().begins(&name, tick, true, held.asked());
         }
         sleep(SECOND).await;
     });
@@ -167,7 +167,7 @@ fn one_other_is_not_enough_to_be_swept_from() {
         meets(&b).await;
         a.links[1].cut();
         let held = claims(world, lock(&a)).await.expect("no panic").expect("two grant it");
-        world.judge().begins(&name, Tick::ONLY, true);
+        world.judge().begins(&name, Tick::ONLY, true, held.asked());
         drop(held.given_back().complete().await);
         for node in [0, 2] {
             let memory = &nodes[node].memory;
@@ -178,8 +178,8 @@ fn one_other_is_not_enough_to_be_swept_from() {
                 meets(&b).await;
             }
         }
-        if let Some(_held) = claims(world, lock(&b)).await.expect("no panic") {
-            world.judge().begins(&name, Tick::ONLY, true);
+        if let Some(held) = claims(world, lock(&b)).await.expect("no panic") {
+            world.judge().begins(&name, Tick::ONLY, true, held.asked());
         }
         sleep(SECOND).await;
     });
