@@ -106,7 +106,7 @@ impl Members {
         let request = LeaseGrantRequest { ttl: i64::try_from(seconds).unwrap_or(i64::MAX), id: 0 };
         let ask = |link: Arc<Link>| {
             let request = link.request(request);
-            async move { LeaseClient::new(link.channel.clone()).lease_grant(request).await }
+            async move { LeaseClient::new(link.line.clone()).lease_grant(request).await }
         };
         let granted = self.call(Sent::Again, limit.for_one(self, Sent::Again), ask).await?.into_inner();
         if granted.error.is_empty() { Ok(granted.id) } else { Err(Fault::strange(granted.error)) }
@@ -118,7 +118,7 @@ impl Members {
         let ask = |link: Arc<Link>| async move {
             let one = stream::iter([LeaseKeepAliveRequest { id: lease }]);
             let request = link.with_metadata(tonic::Request::new(one));
-            let mut answers = LeaseClient::new(link.channel.clone()).lease_keep_alive(request).await?.into_inner();
+            let mut answers = LeaseClient::new(link.line.clone()).lease_keep_alive(request).await?.into_inner();
             let answer = answers.message().await?;
             answer.ok_or_else(|| tonic::Status::unavailable("the stream ended without an answer"))
         };
@@ -133,7 +133,7 @@ impl Members {
     pub async fn rest_of(&self, lease: i64) -> Result<Option<Rest>, Fault> {
         let ask = |link: Arc<Link>| {
             let request = link.request(LeaseTimeToLiveRequest { id: lease });
-            async move { LeaseClient::new(link.channel.clone()).lease_time_to_live(request).await }
+            async move { LeaseClient::new(link.line.clone()).lease_time_to_live(request).await }
         };
         let limit = Limit::LONGEST.for_one(self, Sent::Again);
         let rest = match self.call(Sent::Again, limit, ask).await {
@@ -152,7 +152,7 @@ impl Members {
         }
         let ask = |link: Arc<Link>| {
             let request = link.request(LeaseRevokeRequest { id: lease });
-            async move { LeaseClient::new(link.channel.clone()).lease_revoke(request).await }
+            async move { LeaseClient::new(link.line.clone()).lease_revoke(request).await }
         };
         match self.call(Sent::Again, Limit::LONGEST.for_one(self, Sent::Again), ask).await {
             Err(fault) if fault.cause != Cause::NoLease => Err(fault),
@@ -166,7 +166,7 @@ impl Members {
             // Without `hasleader`: one that knows no leader is to say so in its own words.
             let mut request = link.request(StatusRequest {});
             request.metadata_mut().remove("hasleader");
-            MaintenanceClient::new(link.channel.clone()).status(request).await
+            MaintenanceClient::new(link.line.clone()).status(request).await
         };
         Ok(self.ask(at, limit, &ask).await?.into_inner())
     }
@@ -174,7 +174,7 @@ impl Members {
     pub async fn alarms(&self) -> Result<AlarmResponse, Fault> {
         let ask = |link: Arc<Link>| {
             let request = link.request(AlarmRequest::default());
-            async move { MaintenanceClient::new(link.channel.clone()).alarm(request).await }
+            async move { MaintenanceClient::new(link.line.clone()).alarm(request).await }
         };
         Ok(self.call(Sent::Again, LONGEST_OF_ONE, ask).await?.into_inner())
     }
@@ -182,7 +182,7 @@ impl Members {
     pub async fn member_list(&self) -> Result<MemberListResponse, Fault> {
         let ask = |link: Arc<Link>| {
             let request = link.request(MemberListRequest {});
-            async move { ClusterClient::new(link.channel.clone()).member_list(request).await }
+            async move { ClusterClient::new(link.line.clone()).member_list(request).await }
         };
         Ok(self.call(Sent::Again, LONGEST_OF_ONE, ask).await?.into_inner())
     }

@@ -212,7 +212,7 @@ impl Claiming<'_> {
         Ok(tried)
     }
 
-    /// Puts a key of its own, if none was created since `revision`.
+    /// Puts a key of its own, if none was created since `revision`: nor was its own then, which was not there at that.
     async fn create(&self, revision: i64, clear: &[Contender], marked: Option<Claimed>) -> Result<Tried, Failed> {
         let ours = &self.core.shared.ours;
         // A place that it had is lost by now.
@@ -220,7 +220,7 @@ impl Claiming<'_> {
             // Whatever becomes of the answer: it does not outlive this.
             ours.note(&self.key, self.lease, What::Unsure { ends: self.ends() });
         }
-        let txn = Txn::default().if_none_created_after(&self.prefix, revision).if_created_at(&self.key, 0);
+        let txn = Txn::default().if_none_created_after(&self.prefix, revision);
         let txn = clearing(txn, clear).put(&self.key, self.value(State::Held).text(), self.lease);
         self.taken(txn, None, clear, marked).await
     }

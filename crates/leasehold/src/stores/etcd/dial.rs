@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tonic::{IntoRequest, Request, Status};
 
 use super::address::Address;
@@ -12,6 +12,7 @@ use super::fault::{Cause, Fault, whole};
 use super::generated::AuthenticateRequest;
 use super::generated::auth_client::AuthClient;
 use super::generated::kv_client::KvClient;
+use super::line::Line;
 use super::login::Login;
 use super::tls;
 use crate::error::ErrorKind;
@@ -36,7 +37,7 @@ pub(super) struct Dial {
 
 /// A connection to one member, logged in.
 pub(super) struct Link {
-    pub channel: Channel,
+    pub line: Line,
     token: Option<MetadataValue<Ascii>>,
     has_answered: AtomicBool,
 }
@@ -65,8 +66,8 @@ impl Link {
         request
     }
 
-    pub fn kv(&self) -> KvClient<Channel> {
-        KvClient::new(self.channel.clone()).max_decoding_message_size(LARGEST)
+    pub fn kv(&self) -> KvClient<Line> {
+        KvClient::new(self.line.clone()).max_decoding_message_size(LARGEST)
     }
 }
 
@@ -89,13 +90,13 @@ impl Dial {
             };
             Fault::unsent(kind_of(&why), format!("{address}: {why}{hint}"))
         };
-        let channel = endpoint.connect().await.map_err(failed)?;
+        let line = Line::over(endpoint.connect().await.map_err(failed)?);
         let token = match &self.login {
-            Some(login) => log_in(&channel, login).await?,
+            Some(login) => log_in(&line, login).await?,
             None => None,
         };
         let has_answered = AtomicBool::new(token.is_some());
-        Ok(Link { channel, token, has_answered })
+        Ok(Link { line, token, has_answered })
     }
 
     /// What is to be written if the other side speaks TLS and we don't, or the other way round.
@@ -143,10 +144,10 @@ fn plain(scheme: &str, address: &Address) -> Result<Endpoint, Fault> {
 }
 
 /// Asks for a token; none where the cluster has no users.
-async fn log_in(channel: &Channel, login: &Login) -> Result<Option<MetadataValue<Ascii>>, Fault> {
+async fn log_in(line: &Line, login: &Login) -> Result<Option<MetadataValue<Ascii>>, Fault> {
     let password = password(&login.password).await?;
     let request = AuthenticateRequest { name: login.user.clone(), password };
-    let answer = AuthClient::new(channel.clone()).authenticate(request).await;
+    let answer = AuthClient::new(line.clone()).authenticate(request).await;
     let token = match answer {
         Ok(answer) => answer.into_inner().token,
         Err(status) => match Fault::of(status) {

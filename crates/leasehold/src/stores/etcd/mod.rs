@@ -14,6 +14,7 @@ mod fault;
 mod generated;
 mod keys;
 mod leases;
+mod line;
 mod login;
 mod look;
 mod looks;

@@ -241,7 +241,7 @@ async fn hear_all(
     let link = members.upgrade()?.link(member, PATIENCE).await.ok()?;
     let orders = stream::unfold(orders, async |mut orders| orders.recv().await.map(|order| (order, orders)));
     let request = link.with_metadata(tonic::Request::new(orders));
-    let mut said = WatchClient::new(link.channel.clone()).watch(request).await.ok()?.into_inner();
+    let mut said = WatchClient::new(link.line.clone()).watch(request).await.ok()?.into_inner();
     while let Ok(Some(response)) = said.message().await {
         watches.upgrade()?.hear(number, &response);
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
-/// Something that the task of its caller does, as long as it waits for that: no other thread has to be woken for it. If
+/// Something that the task of its caller does, as long as it waits for that: no other thread has to be woken to begin it. If
 /// it is dropped before its end it goes on from there where the sessions are: nothing is dropped half-way.
 ///
 /// Whatever it connects, spawns or times belongs to that home in any case, and not to the runtime of the caller.
