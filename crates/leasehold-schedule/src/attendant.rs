@@ -65,7 +65,7 @@ pub(crate) struct Attendant {
     /// When it is to be read in the ledger what others have begun, or this node before it was started anew, and not ended.
     recalls: Option<Instant>,
     /// Since when nobody can say whether a tick was skipped.
-    in_doubt: Option<Instant>,
+    in_doubt: Option<(Tick, Instant)>,
     /// The newest tick before which those were looked at.
     hurried: Tick,
     waits: Option<Waits>,
@@ -439,7 +439,7 @@ impl Attendant {
         }
         let was_skipped = match was_skipped {
             Ok(was_skipped) => was_skipped,
-            Err(error) if self.in_doubt.get_or_insert_with(Instant::now).elapsed() < LONGEST_DOUBT => {
+            Err(error) if self.is_in_doubt_since(claim.tick).elapsed() < LONGEST_DOUBT => {
                 drop(guard.not_started().await);
                 return self.leaves_it_alone(job, &error).await;
             }
@@ -533,6 +533,13 @@ impl Attendant {
         held >= SETTLED && held >= age(self.node.now(), due)
     }
 
+    /// Since when it has been asked in vain whether this tick was skipped.
+    fn is_in_doubt_since(&mut self, tick: Tick) -> Instant {
+        let (_, since) = self.in_doubt.filter(|(doubtful, _)| *doubtful == tick).unwrap_or((tick, Instant::now()));
+        self.in_doubt = Some((tick, since));
+        since
+    }
+
     /// How long it is until the next one is due after a tick; zero if it is.
     fn until_next(&self, job: &Job, tick: Timestamp) -> Duration {
         let next = job.schedule.next_after(tick);
@@ -541,7 +548,6 @@ impl Attendant {
 
     /// It needs no turn here any more.
     fn is_over(&mut self, claim: &Claim) {
-        self.in_doubt = None;
         match &claim.origin {
             Origin::Schedule(_) => self.cursor = instant::of_tick(claim.tick),
             Origin::Order(asked) => drop(self.heard.insert(asked.tick)),

@@ -90,9 +90,9 @@ impl MultiLock {
     pub async fn try_acquire(&self) -> Result<Outcome<MultiGuard>> {
         let mut held = Partial::default();
         for (_, lock) in &self.locks {
-            match lock.try_acquire().await? {
-                Outcome::Acquired(guard) => held.guards.push(guard),
-                other => return Ok(held.give_back(other).await),
+            match lock.try_acquire().await {
+                Ok(Outcome::Acquired(guard)) => held.guards.push(guard),
+                refused => return held.give_back(refused).await,
             }
         }
         Ok(Outcome::Acquired(held.complete()))
@@ -126,12 +126,12 @@ impl MultiLock {
             let next = lock.clone().wait(wait);
             let outcome = tokio::select! {
                 biased;
-                outcome = next.acquire() => outcome?,
+                outcome = next.acquire() => outcome,
                 _ = lost_of(&held.guards) => return Ok(held.lose().await),
             };
             match outcome {
-                Outcome::Acquired(guard) => held.guards.push(guard),
-                other => return Ok(Taken::Not(held.give_back(other).await)),
+                Ok(Outcome::Acquired(guard)) => held.guards.push(guard),
+                refused => return held.give_back(refused).await.map(Taken::Not),
             }
         }
         if held.guards.iter().any(|guard| guard.loss().is_some()) {
@@ -156,10 +156,11 @@ impl Partial {
         MultiGuard { guards: std::mem::take(&mut self.guards) }
     }
 
-    /// The one that couldn't be had, once the others are free again; a release that fails goes on in the background.
-    async fn give_back(self, refused: Outcome) -> Outcome<MultiGuard> {
+    /// Why one couldn't be had, once the others are free again: who hears of it may end. A release that fails goes on in the
+    /// background.
+    async fn give_back(self, refused: Result<Outcome>) -> Result<Outcome<MultiGuard>> {
         let _ = self.complete().not_started().await;
-        refused.map(|guard| MultiGuard { guards: vec![guard] })
+        refused.map(|outcome| outcome.map(|guard| MultiGuard { guards: vec![guard] }))
     }
 
     /// Given back before they are asked for again, or a tick among them would be taken for one that was begun.

@@ -527,8 +527,7 @@ impl Worker<'_> {
         let patience = if self.one_in(play.dropped) { SECOND.mul_f64(self.random.share()) } else { 3600 * SECOND };
         let Ok(Ok(Outcome::Acquired(guard))) = timeout(patience, lock.acquire()).await else { return Life::Goes };
         let (name, holder) = (guard.name().clone(), guard.holder());
-        let held = self.judge.holds(guard);
-        let (asked, guard) = (held.asked(), Judged::AsOneOfMany(held));
+        let guard = Judged::AsOneOfMany(self.judge.holds(guard));
         if guard.look(|guard| !guard.is_valid()) {
             match (guard.given_back().not_started().await, tick) {
                 (Ok(_), Some(tick)) => self.judge.is_unbegun(&name, tick),
@@ -538,7 +537,8 @@ impl Worker<'_> {
             return Life::Goes;
         }
         if let Some(tick) = tick {
-            self.judge.begins(&name, tick, is_once, asked);
+            // How long ago it was asked for can't be told from a guard whose time the route cuts short.
+            self.judge.begins(&name, tick, is_once, Instant::now());
         }
         let span = self.ttl.mul_f64(play.held_for * self.random.share());
         let hold = Hold::of(self.stage, holder, guard);

@@ -518,6 +518,18 @@ async fn i15_all_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn i15_none_is_left_behind_where_one_is_refused() {
+    let Scene { ours, others, .. } = scene();
+    let _held = acquired(&others.lock("b").permits(2)).await;
+    let both = MultiLock::of(["a", "b"].map(|name| ours.lock(name))).unwrap();
+    let error = both.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(others.inspect("a").await.unwrap().is_none(), "who hears of it may end at once");
+    let _ = both.acquire().await.unwrap_err();
+    assert!(others.inspect("a").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tick_that_was_got_before_another_lock_could_not_be_is_not_used_up() {
     let Scene { ours, others, .. } = scene();
     let now = tick(&ours, 0).await;

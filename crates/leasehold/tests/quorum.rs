@@ -438,6 +438,11 @@ async fn d01_whoever_is_told_that_it_was_in_vain_has_left_no_vote_behind() {
     assert!(matches!(lock.try_acquire().await.unwrap(), Outcome::Contended(_)));
     let left = stage.holders_of("job").await;
     assert_eq!(left, [Some(others[0].holder), Some(others[1].holder), None], "a split vote");
+    stage.nodes[1].leave(&key(&others[1])).await.unwrap();
+    assert!(matches!(stage.nodes[1].try_acquire(&others[0]).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(lock.try_acquire().await.unwrap(), Outcome::Contended(_)));
+    let left = stage.holders_of("job").await;
+    assert_eq!(left, [Some(others[0].holder), Some(others[0].holder), None], "held by two of three");
 }
 
 #[tokio::test(start_paused = true)]
@@ -460,6 +465,9 @@ async fn d04_one_that_hangs_delays_nothing() {
     let began = Instant::now();
     let guard = stage.acquires().await;
     assert!(began.elapsed() < Duration::from_millis(50), "granted after {:?}", began.elapsed());
+    let began = Instant::now();
+    assert!(matches!(stage.quorum.try_acquire(&claim()).await.unwrap(), Attempt::Held(_)));
+    assert!(began.elapsed() < Duration::from_millis(100), "refused after {:?}", began.elapsed());
     let began = Instant::now();
     assert_eq!(guard.release().await.unwrap(), Released::InTime);
     assert!(began.elapsed() < Duration::from_millis(50), "released after {:?}", began.elapsed());

@@ -238,7 +238,8 @@ fn age_of(guard: &Guard) -> Duration {
 }
 
 impl Held {
-    /// When its claim was sent, or a little before that.
+    /// When its claim was sent, or a little before that; for a guard whose end is its TTL's. Of one that was invalid when it came
+    /// nothing is known.
     #[must_use]
     pub fn asked(&self) -> Instant {
         self.asked

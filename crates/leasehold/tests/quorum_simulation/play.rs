@@ -439,7 +439,7 @@ impl Worker<'_> {
         let Some(guard) = self.acquires(lock).await else { return };
         drop(asked);
         let held = self.judge.holds(guard);
-        if self.random.one_in(6) {
+        if self.random.one_in(6) || held.look(|guard| !guard.is_valid()) {
             let _told = unsure();
             return match held.given_back().not_started().await {
                 Ok(_) => self.judge.is_unbegun(name, tick),

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::round::{Round, has_timers};
+use super::ending::Ending;
 use super::rounds::{Granted, key_of, label_for};
 use super::view::shown;
 use super::votes::{Verdict, Votes};
@@ -28,6 +29,9 @@ const TRIES: u32 = 4;
 /// Whoever waits asks again after so long at the least: each time it does, members that are away have to be told.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
+/// What is taken back is waited for twice as long as the round took, and for this at least.
+const SOON: Duration = Duration::from_millis(5);
+
 /// What one round came to.
 enum Outcome {
     Granted(Grant),
@@ -36,6 +40,12 @@ enum Outcome {
     Split(Holding),
     /// The members may say something else by now: one that had come back empty knows all again, say.
     Again,
+}
+
+/// A round that is over, and how long it took until that was known.
+struct Voted {
+    took: Duration,
+    outcome: Result<Outcome>,
 }
 
 /// What the second phase came to, so far.
@@ -65,7 +75,8 @@ impl Inner {
             return Ok(answer);
         }
         for id in self.rounds.abandoned(&key_of(claim)) {
-            self.clean_up(claim, id, (0..self.nodes.len()).collect(), Vec::new()).await;
+            let everybody = (0..self.nodes.len()).collect();
+            drop(self.end_in_background(claim, id, Ending::Leave, everybody, Vec::new()).await);
         }
         let attempt = self.attempt(claim).await;
         self.sweep_now_and_then();
@@ -75,16 +86,15 @@ impl Inner {
     async fn attempt(self: &Arc<Self>, claim: &Claim) -> Result<Attempt> {
         let (began, mut tries) = (Instant::now(), 1);
         loop {
-            let sent = Instant::now();
             // Of an earlier round something may be left.
-            let voted = self.vote(claim).await;
-            match voted.map_err(|error| if tries > 1 { error.maybe_applied() } else { error })? {
+            let Voted { took, outcome } = self.vote(claim).await;
+            match outcome.map_err(|error| if tries > 1 { error.maybe_applied() } else { error })? {
                 Outcome::Granted(grant) => return Ok(Attempt::Granted(grant)),
                 Outcome::NotDue(why) => return Ok(Attempt::NotDue(why)),
                 Outcome::Held(holding) => return self.held(claim, holding).await,
                 // Somebody may hold it whom too few could name; who waits asks again as soon as others may.
                 Outcome::Split(holding) if tries >= TRIES || began.elapsed() >= claim.ttl / 12 => {
-                    let remaining = holding.remaining.min(a_while(sent.elapsed(), tries)).max(SHORTEST_WAIT);
+                    let remaining = holding.remaining.min(a_while(took, tries)).max(SHORTEST_WAIT);
                     return self.held(claim, Holding { remaining, ..holding }).await;
                 }
                 Outcome::Again if tries >= TRIES => {
@@ -92,7 +102,7 @@ impl Inner {
                         "the members don't agree: some have lost it again, or know of the tick and others don't";
                     return Err(Error::new(ErrorKind::Unavailable, message).maybe_applied());
                 }
-                Outcome::Split(_) | Outcome::Again if has_timers() => sleep(a_while(sent.elapsed(), tries)).await,
+                Outcome::Split(_) | Outcome::Again if has_timers() => sleep(a_while(took, tries)).await,
                 Outcome::Split(_) | Outcome::Again => {}
             }
             tries += 1;
@@ -121,7 +131,7 @@ impl Inner {
     }
 
     /// One round under an identity of its own. What is not granted is taken back from everybody.
-    async fn vote(self: &Arc<Self>, claim: &Claim) -> Result<Outcome> {
+    async fn vote(self: &Arc<Self>, claim: &Claim) -> Voted {
         let (sent, limit) = (Instant::now(), limit_for(claim.ttl));
         let lease = self.rounds.begin(claim);
         let label = label_for(&claim.label, claim.holder);
@@ -139,29 +149,32 @@ impl Inner {
         self.tell_votes(&votes);
         let elsewhere: Vec<_> = votes.held.iter().map(|(member, _)| *member).collect();
         let ours: Vec<_> = (0..self.nodes.len()).filter(|member| !elsewhere.contains(member)).collect();
-        let granted: Vec<_> = votes.granted.iter().map(|(member, _)| *member).collect();
+        let has_any = !votes.granted.is_empty();
+        let silent: Vec<_> = votes.failed.iter().map(|(member, _)| *member).collect();
         let outcome = match (self.check_members().and_then(|()| self.check_ttl(claim.ttl)), votes.verdict()) {
             // Who it is that has answered may be known only now.
             (Err(refused), _) => Err(refused.maybe_applied()),
             (Ok(()), Verdict::Won(token)) => self.second_phase(claim, &lease, token, &ours).await,
             (Ok(()), Verdict::Held(holding)) => Ok(Outcome::Held(holding)),
             (Ok(()), Verdict::Split(holding)) => Ok(Outcome::Split(holding)),
-            (Ok(()), Verdict::Outage(failed)) if !granted.is_empty() => Err(self.outage(&failed).maybe_applied()),
+            (Ok(()), Verdict::Outage(failed)) if has_any => Err(self.outage(&failed).maybe_applied()),
             (Ok(()), Verdict::Outage(failed)) => Err(self.outage(&failed)),
         };
-        let is_late = sent.elapsed() >= validity::of(claim.ttl);
+        let took = sent.elapsed();
         match outcome {
-            Ok(Outcome::Granted(grant)) if !is_late => {
+            Ok(Outcome::Granted(grant)) if took < validity::of(claim.ttl) => {
                 self.rounds.grant(Granted { claim: claim.clone(), id: lease.holder, grant: grant.clone() });
-                Ok(Outcome::Granted(grant))
+                Voted { took, outcome: Ok(Outcome::Granted(grant)) }
             }
             outcome => {
-                self.clean_up(claim, lease.holder, ours, granted).await;
-                if let Ok(Outcome::Granted(_)) = outcome {
-                    let late = "a majority has granted it, but so late that it is over already";
-                    return Err(Error::new(ErrorKind::TimedOut, late).maybe_applied());
-                }
-                outcome
+                let those = ours.iter().copied().filter(|member| !silent.contains(member)).collect();
+                self.clean_up(claim, lease.holder, ours, those, (took * 2).clamp(SOON, limit)).await;
+                let late = "a majority has granted it, but so late that it is over already";
+                let outcome = match outcome {
+                    Ok(Outcome::Granted(_)) => Err(Error::new(ErrorKind::TimedOut, late).maybe_applied()),
+                    outcome => outcome,
+                };
+                Voted { took, outcome }
             }
         }
     }

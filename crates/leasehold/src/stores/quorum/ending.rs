@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, join_all, poll_immediate};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::debts::{Next, Untold};
-use super::round::{Answer, Round};
+use super::round::{Answer, Round, has_timers};
 use super::rounds::key_of;
 use super::{Inner, LIMIT, LONGEST_PAUSE, SHORTEST_PAUSE};
 use crate::chance;
@@ -82,12 +82,22 @@ impl Inner {
         Ok(if had_it { Release::Released } else { Release::NotHeld })
     }
 
-    /// Takes a round back from these members, now, and in the background until they have heard of it. Waits until `those` have
-    /// answered, who have granted it: a process that ends as soon as it has its answer shall leave no vote behind that is in
-    /// others' way for a TTL.
-    pub(super) async fn clean_up(self: &Arc<Self>, claim: &Claim, id: HolderId, whom: Vec<usize>, those: Vec<usize>) {
-        // It fails once all that are waited for have answered, which drops its other end, or nobody is left who would.
-        let _ = self.end_in_background(claim, id, Ending::Leave, whom, those).await.await;
+    /// Takes a round back from these members, now, and in the background until they have heard of it. Waits for the answers of
+    /// `those`, `patience` at the most: a process that ends as soon as it is told shall leave no vote behind that is in others'
+    /// way for a TTL.
+    pub(super) async fn clean_up(
+        self: &Arc<Self>,
+        claim: &Claim,
+        id: HolderId,
+        whom: Vec<usize>,
+        those: Vec<usize>,
+        patience: Duration,
+    ) {
+        let answered = self.end_in_background(claim, id, Ending::Leave, whom, those).await;
+        if has_timers() {
+            // An error says that its other end was dropped: they have answered, or nobody is left who would hear them.
+            let _ = timeout(patience, answered).await;
+        }
     }
 
     /// Ends a round that was granted and has run out. Its work may have been begun: nothing is taken back.
