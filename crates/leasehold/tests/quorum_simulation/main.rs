@@ -202,7 +202,7 @@ macro_rules! found {
         $(
             #[test]
             fn $name() {
-                found_within(400, $play, $rule, $kind);
+                found_within(4000, $play, $rule, $kind);
             }
         )*
     };
