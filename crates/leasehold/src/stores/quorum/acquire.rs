@@ -7,8 +7,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::round::{Round, has_timers};
 use super::ending::Ending;
+use super::round::{Round, has_timers};
 use super::rounds::{Granted, key_of, label_for};
 use super::view::shown;
 use super::votes::{Verdict, Votes};
