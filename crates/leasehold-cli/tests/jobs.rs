@@ -321,7 +321,8 @@ fn i15_all_or_none_in_whatever_order_they_are_given() {
     let bench = Bench::new();
     let held = bench.take("b");
     runs(&bench, &["c", "--also", "b", "--also", "a"], "true").fails(75, &["b: held by"]);
-    assert_eq!(bench.run(["ls"]).stdout.lines().count(), 2, "the head and b");
+    let left = bench.run(["ls"]).stdout;
+    assert_eq!(left.lines().count(), 2, "the head and b: {left}");
     held.release(Duration::ZERO);
     let tokens = runs(
         &bench,

@@ -36,14 +36,15 @@ const ROUNDS: usize = 20;
 /// So many notes are written in one call.
 const WRITTEN_AT_ONCE: usize = 32;
 
-/// Puts together what is settled, unless another has just done so, or does.
+/// Puts together what is settled, unless another has just done so, or does; for as long as it `goes_on`, which is looked at between
+/// two calls. So who ends leaves no lock behind.
 ///
 /// Nothing is lost or counted twice by a turn that is broken off anywhere. Only a write that is still on its way when its turn is over, some
 /// seconds later, may undo what the next turn has counted.
 ///
 /// # Errors
 /// The store can't say.
-pub(super) async fn put_together(locks: &Locks) -> Result<()> {
+pub(super) async fn put_together(locks: &Locks, goes_on: impl Fn() -> bool) -> Result<()> {
     let now = locks.time().await?;
     let turn = now.as_millis() - now.as_millis() % TURN.as_millis();
     let Some(tick) = i64::try_from(turn).ok().and_then(Tick::from_unix_millis) else { return Ok(()) };
@@ -54,14 +55,15 @@ pub(super) async fn put_together(locks: &Locks) -> Result<()> {
         outcome => outcome,
     };
     if let Outcome::Acquired(guard) = outcome? {
-        let done = go_through(locks, &guard, now).await;
+        let done = go_through(locks, &guard, now, goes_on).await;
         guard.complete().await?;
         return done;
     }
     Ok(())
 }
 
-async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
+async fn go_through(locks: &Locks, guard: &Guard, now: Duration, goes_on: impl Fn() -> bool) -> Result<()> {
+    let goes_on = || guard.is_valid() && goes_on();
     let (raw, is_full) = read_raw(locks, now.saturating_sub(RAW_KEEP)).await?;
     let is_settled = |raw: &Raw| raw.ended || raw.at + SETTLED <= now;
     let mut settled: Vec<_> = raw.into_iter().filter(is_settled).collect();
@@ -71,14 +73,14 @@ async fn go_through(locks: &Locks, guard: &Guard, now: Duration) -> Result<()> {
             let notes = counted_in(locks, &tier, some, now, is_full).await?;
             for notes in notes.chunks(WRITTEN_AT_ONCE) {
                 // Whoever was stopped since it read them would write over what the next one has counted, and erased.
-                if !guard.is_valid() {
+                if !goes_on() {
                     return Ok(());
                 }
                 locks.notes()?.note(notes).await?;
             }
         }
         // The next one may have read what we had not written yet: it needs them.
-        if !guard.is_valid() {
+        if !goes_on() {
             return Ok(());
         }
         let ids: Vec<NoteId> = some.iter().map(|raw| raw.id.clone()).collect();

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join;
 use leasehold::Result;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -33,14 +35,23 @@ const CALLS: u32 = 20;
 pub struct Keeping {
     tally: Tally,
     book: Arc<Mutex<Book>>,
+    clerk: Arc<Clerk>,
     task: JoinHandle<()>,
+}
+
+/// What is put together for all, now and then.
+#[derive(Default)]
+struct Clerk {
+    /// Taken for as long as it is at work.
+    desk: Mutex<()>,
+    is_to_end: AtomicBool,
 }
 
 impl Keeping {
     pub(super) fn begin(tally: Tally, book: Book) -> Self {
-        let book = Arc::new(Mutex::new(book));
-        let task = tokio::spawn(keep(tally.clone(), Arc::clone(&book)));
-        Self { tally, book, task }
+        let (book, clerk) = (Arc::new(Mutex::new(book)), Arc::<Clerk>::default());
+        let task = tokio::spawn(keep(tally.clone(), Arc::clone(&book), Arc::clone(&clerk)));
+        Self { tally, book, clerk, task }
     }
 
     /// Writes what is new, now.
@@ -57,19 +68,21 @@ impl Keeping {
     /// Writes what was counted last, if the store answers within this time, and ends. A store that did not answer when it was asked for a
     /// lock last is not asked.
     pub async fn end(self, within: Duration) {
+        self.clerk.is_to_end.store(true, Ordering::Relaxed);
         self.task.abort();
         if self.tally.is_away() {
             return;
         }
+        let begin = Instant::now();
         let last_words = async {
-            let begin = Instant::now();
             let written = flush(&self.tally, &self.book, true).await;
             let is_near = begin.elapsed() * CALLS <= within;
             if written.is_ok_and(|notes| notes > 0) && is_near && one_in(ONE_IN) {
-                put_together(&self.book).await;
+                // What is left is for its last call, which gives the lock back.
+                put_together(&self.book, || begin.elapsed() < within / 4 * 3).await;
             }
         };
-        if timeout(within, last_words).await.is_err() {
+        if timeout(within, join(last_words, self.clerk.desk.lock())).await.is_err() {
             tracing::debug!("what was counted last could not be written in time");
         }
     }
@@ -77,6 +90,7 @@ impl Keeping {
 
 impl Drop for Keeping {
     fn drop(&mut self) {
+        self.clerk.is_to_end.store(true, Ordering::Relaxed);
         self.task.abort();
     }
 }
@@ -88,7 +102,7 @@ impl fmt::Debug for Keeping {
 }
 
 /// For ever. While nothing is counted nothing is done.
-async fn keep(tally: Tally, book: Arc<Mutex<Book>>) {
+async fn keep(tally: Tally, book: Arc<Mutex<Book>>, clerk: Arc<Clerk>) {
     tally.has_counted().await;
     if book.lock().await.locks().notes().is_err() {
         return forget(&tally).await;
@@ -97,7 +111,7 @@ async fn keep(tally: Tally, book: Arc<Mutex<Book>>) {
     let knows = book.lock().await.look_at_the_clock().await;
     // While a job runs there is time for it, however far away the store is. At the end there is not.
     if knows.is_ok() && one_in(ONE_IN) {
-        put_together(&book).await;
+        clerk.has_a_turn(&book).await;
     }
     let mut pause = PAUSE;
     let mut next = Instant::now() + clerk::EVERY;
@@ -107,7 +121,7 @@ async fn keep(tally: Tally, book: Arc<Mutex<Book>>) {
             Ok(notes) => {
                 pause = PAUSE * u32::try_from(notes).unwrap_or(RAREST).clamp(1, RAREST);
                 if Instant::now() >= next {
-                    put_together(&book).await;
+                    clerk.has_a_turn(&book).await;
                     next = Instant::now() + clerk::EVERY;
                 }
                 tally.has_counted().await;
@@ -135,9 +149,24 @@ async fn flush(tally: &Tally, book: &Mutex<Book>, is_last: bool) -> Result<usize
     book.write(is_last).await
 }
 
-async fn put_together(book: &Mutex<Book>) {
+impl Clerk {
+    /// In a task of its own: who ends breaks nothing off half-way, which would leave the lock behind for which it is done.
+    async fn has_a_turn(self: &Arc<Self>, book: &Arc<Mutex<Book>>) {
+        let (clerk, book) = (Arc::clone(self), Arc::clone(book));
+        let turn = tokio::spawn(async move {
+            let _desk = clerk.desk.lock().await;
+            let goes_on = || !clerk.is_to_end.load(Ordering::Relaxed);
+            if goes_on() {
+                put_together(&book, goes_on).await;
+            }
+        });
+        let _ = turn.await;
+    }
+}
+
+async fn put_together(book: &Mutex<Book>, goes_on: impl Fn() -> bool) {
     let locks = book.lock().await.locks().clone();
-    if let Err(error) = clerk::put_together(&locks).await {
+    if let Err(error) = clerk::put_together(&locks, goes_on).await {
         tracing::debug!("what was counted could not be put together: {error}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use leasehold::stores::{Memory, Quorum, open};
 use leasehold::validity::{BootClock, Clock, Moment};
-use leasehold::{Answer, ErrorKind, Locks, Store};
+use leasehold::{Answer, ErrorKind, LockName, Locks, Store};
 use leasehold_testkit::servers::{Postgres, Redis};
 use leasehold_testkit::{Fault, Faults, Faulty, Operation, PausedClock, Random};
 use tokio::time::{advance, sleep};
@@ -100,7 +100,7 @@ async fn all_clients_are_read_as_one_before_and_after_they_are_put_together() {
             assert_eq!(place.acquired(hours).await, expected, "round {round}, {hours} h");
         }
         if round % 7 == 0 {
-            put_together(&place.locks()).await.unwrap();
+            put_together(&place.locks(), || true).await.unwrap();
             assert!(place.raw().await <= 6, "what is over is put together");
             assert_eq!(place.acquired(1).await, expected, "put together in round {round}");
             assert_eq!(place.acquired(24).await, expected, "put together in round {round}");
@@ -110,7 +110,7 @@ async fn all_clients_are_read_as_one_before_and_after_they_are_put_together() {
     // They die; what they wrote last is put together all the same.
     drop(clients);
     sleep(21 * MINUTE).await;
-    put_together(&place.locks()).await.unwrap();
+    put_together(&place.locks(), || true).await.unwrap();
     assert_eq!((place.raw().await, place.acquired(2).await[0].clone()), (0, is("all", 180)));
 }
 
@@ -164,13 +164,13 @@ async fn who_comes_back_when_it_was_put_together_is_counted_once() {
     faults.cut();
     assert!(writes(&mut client, "job", 7).await.is_err());
     sleep(25 * MINUTE).await;
-    put_together(&place.locks()).await.unwrap();
+    put_together(&place.locks(), || true).await.unwrap();
     assert_eq!((place.raw().await, place.acquired(1).await), (0, vec![is("job", 5)]));
     faults.heal();
     client.write(false).await.unwrap();
     assert_eq!(place.acquired(1).await, [is("job", 12)]);
     sleep(25 * MINUTE).await;
-    put_together(&place.locks()).await.unwrap();
+    put_together(&place.locks(), || true).await.unwrap();
     assert_eq!(place.acquired(2).await, [is("job", 12)]);
 }
 
@@ -189,12 +189,12 @@ async fn a_turn_that_is_broken_off_loses_nothing_and_counts_nothing_twice() {
             let (clerk, faults) = place.shaky();
             (0..broken).for_each(|_| faults.next(Operation::WriteNotes, Fault::DelayReply(Duration::ZERO)));
             faults.next(Operation::WriteNotes, fault);
-            let _ = put_together(clerk.locks()).await;
+            let _ = put_together(clerk.locks(), || true).await;
             for hours in [1, 24] {
                 assert_eq!(place.acquired(hours).await, expected, "broken off at {broken} by {fault:?}");
             }
             sleep(MINUTE).await;
-            put_together(&place.locks()).await.unwrap();
+            put_together(&place.locks(), || true).await.unwrap();
             assert_eq!(place.raw().await, 0);
             for hours in [1, 24] {
                 assert_eq!(place.acquired(hours).await, expected, "taken up after {broken} by {fault:?}");
@@ -227,10 +227,10 @@ async fn a_clerk_that_is_too_slow_writes_nothing_over_what_the_next_one_has_coun
             sleep(SECOND / 2).await;
         }
         writes_of(0..5).await;
-        let clerk = tokio::spawn(async move { put_together(&slow).await });
+        let clerk = tokio::spawn(async move { put_together(&slow, || true).await });
         sleep(7 * SECOND).await;
         writes_of(5..10).await;
-        put_together(&place.locks()).await.unwrap();
+        put_together(&place.locks(), || true).await.unwrap();
         assert_eq!((clerk.is_finished(), place.raw().await), (false, 0), "the next one has had its turn, {reads:?}");
         let _ = clerk.await.unwrap();
         let mut expected: Vec<_> = (0..10).map(|nth| is(&format!("job-{nth}"), 1)).collect();
@@ -252,7 +252,7 @@ async fn clients_of_a_second_each_take_little_room_over_days() {
         client.set_aside(&counted(&format!("job-{}", run % 3), 1));
         client.write(true).await.unwrap();
         if random.one_in(8) {
-            put_together(&place.locks()).await.unwrap();
+            put_together(&place.locks(), || true).await.unwrap();
         }
         if run % 50 == 0 {
             most = most.max(place.raw().await);
@@ -281,7 +281,7 @@ async fn more_clients_than_there_is_room_for_are_told() {
     assert!(counted.is_cut);
     assert_eq!(place.acquired(1).await, [is("job", RAW_MOST.into())]);
     for _ in 0..4 {
-        put_together(&place.locks()).await.unwrap();
+        put_together(&place.locks(), || true).await.unwrap();
         sleep(15 * SECOND).await;
     }
     assert_eq!((place.raw().await, place.acquired(1).await), (0, vec![is("job", RAW_MOST.into())]));
@@ -298,7 +298,7 @@ async fn a_client_of_short_leases_puts_together_too() {
     client.set_aside(&counted("job", 3));
     client.write(true).await.unwrap();
     let short = Locks::builder().simulated(place.clock.clone()).max_ttl(2 * SECOND).over(place.memory.clone());
-    put_together(&short).await.unwrap();
+    put_together(&short, || true).await.unwrap();
     assert_eq!((place.raw().await, place.acquired(1).await), (0, vec![is("job", 3)]));
 }
 
@@ -334,6 +334,27 @@ async fn renewals_alone_are_written_once_for_each_span_of_time() {
     drop(keeping);
 }
 
+/// Who ends while it puts together for all leaves the lock behind for nobody, though the process ends next.
+#[tokio::test(start_paused = true)]
+async fn a_clerk_that_ends_gives_its_lock_back() {
+    let name = LockName::new("leasehold:tally").unwrap();
+    // One in so many has a turn.
+    for _ in 0..1000 {
+        let (place, tally) = (Place::new(), Tally::new());
+        let (book, faults) = place.shaky();
+        faults.always(Operation::ReadNotes, Fault::DelayReply(SECOND / 5));
+        let keeping = Keeping::begin(tally.clone(), book);
+        tally.count("job", |count| count.acquired += 1);
+        sleep(SECOND / 10).await;
+        if place.memory.inspect(&name).await.unwrap().is_some() {
+            keeping.end(2 * SECOND).await;
+            assert!(place.memory.inspect(&name).await.unwrap().is_none(), "it is held still");
+            return;
+        }
+    }
+    panic!("nobody has had a turn");
+}
+
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_locks_take_few_notes() {
     let place = Place::new();
@@ -345,7 +366,7 @@ async fn ten_thousand_locks_take_few_notes() {
     client.set_aside(&all);
     assert_eq!(client.write(true).await.unwrap(), 16);
     assert_eq!(place.acquired(1).await.len(), 10_000);
-    put_together(&place.locks()).await.unwrap();
+    put_together(&place.locks(), || true).await.unwrap();
     let acquired = place.acquired(1).await;
     assert_eq!(acquired.iter().map(|lock| lock.1).sum::<u64>(), 10_000);
     assert!(acquired.len() > 5000, "most are told apart: {}", acquired.len());
@@ -408,7 +429,7 @@ async fn what_others_have_written_does_no_harm() {
     }
     writes(&mut place.client(), "job", 3).await.unwrap();
     sleep(30 * MINUTE).await;
-    put_together(&place.locks()).await.unwrap();
+    put_together(&place.locks(), || true).await.unwrap();
     assert!(place.acquired(1).await.contains(&is("job", 3)));
 }
 
@@ -432,13 +453,13 @@ async fn puts_together(locks: &Locks) {
     };
     let before = all().await;
     assert_eq!((before.locks["all"].acquired, before.locks.len()), (5, 7));
-    put_together(locks).await.unwrap();
+    put_together(locks, || true).await.unwrap();
     let (raw, _) = read_raw(locks, Duration::ZERO).await.unwrap();
     assert_eq!(raw.len(), 1, "of the one that goes on");
     assert_eq!(all().await, before);
     // Two at a time: one has its turn.
     let (one, other) = (locks.unobserved(), locks.unobserved());
-    let (one, other) = tokio::join!(put_together(&one), put_together(&other));
+    let (one, other) = tokio::join!(put_together(&one, || true), put_together(&other, || true));
     assert!(one.is_ok() && other.is_ok() && all().await == before);
 }
 
