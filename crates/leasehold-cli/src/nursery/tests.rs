@@ -366,13 +366,13 @@ fn with_runner_and_warden_killed_at_once_nobody_says_that_it_is_over() {
             until("it is stopped", || is_stopped(pid));
         }
         for pid in [warden, runner] {
-            // The runner may have gone along with the warden, and be buried.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            send(pid, Signal::SIGKILL);
         }
         bench.nursery.carry_on();
         let outcome = bench.ended(&mut launch.flight);
         let left = alive(&job);
-        left.iter().for_each(|pid| send(*pid, Signal::SIGKILL));
+        // Some go along with others.
+        left.iter().for_each(|pid| drop(kill(Pid::from_raw(*pid), Signal::SIGKILL)));
         assert_eq!(outcome, Outcome::Lost { begun: true, is_over: false });
         assert!(!left.is_empty(), "or this shows nothing");
     });

@@ -235,7 +235,7 @@ impl Inner {
 }
 
 /// Of an even number, the smaller one of those in the middle.
-fn in_the_middle<T: Ord>(some: impl Iterator<Item = T>) -> Option<T> {
+pub(super) fn in_the_middle<T: Ord>(some: impl Iterator<Item = T>) -> Option<T> {
     let mut some: Vec<_> = some.collect();
     some.sort_unstable();
     let middle = some.len().checked_sub(1)? / 2;

@@ -1,5 +1,6 @@
 //! What the answers to a claim come to.
 
+use super::view::in_the_middle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Attempt, FencingToken, HolderId, Holding};
 use crate::rule::Rule;
@@ -64,8 +65,11 @@ impl Votes {
         }
         let is_held = self.is_held();
         let (_, most) = self.most_named();
+        // One that was ratified late may have a larger token than the one that was granted.
+        let theirs = self.held.iter().filter(|(_, holding)| holding.holder == most);
+        let token = in_the_middle(theirs.map(|(_, holding)| holding.token)).unwrap_or_default();
         let at = self.held.iter().position(|(_, holding)| holding.holder == most).unwrap_or_default();
-        let holding = self.held.swap_remove(at).1;
+        let holding = Holding { token, ..self.held.swap_remove(at).1 };
         if is_held { Verdict::Held(holding) } else { Verdict::Split(holding) }
     }
 
@@ -137,6 +141,21 @@ mod tests {
         assert!(votes([held(a), held(a)]).are_decided());
         assert!(!votes([held(a), held(b)]).are_decided());
         assert!(!votes([granted(1), failed()]).are_decided());
+    }
+
+    #[test]
+    fn the_token_of_who_holds_it_is_what_most_say_and_of_two_the_smaller() {
+        let holder = HolderId::fresh();
+        let with = |token| {
+            held(holder).map(|attempt| match attempt {
+                Attempt::Held(holding) => Attempt::Held(Holding { token: FencingToken::new(token), ..holding }),
+                other => other,
+            })
+        };
+        for tokens in [vec![9, 7], vec![7, 9], vec![9, 7, 7]] {
+            let verdict = votes(tokens.iter().map(|token| with(*token))).verdict();
+            assert!(matches!(verdict, Verdict::Held(held) if held.token == FencingToken::new(7)), "{tokens:?}");
+        }
     }
 
     #[test]
