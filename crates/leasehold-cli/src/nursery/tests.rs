@@ -371,8 +371,9 @@ fn with_runner_and_warden_killed_at_once_nobody_says_that_it_is_over() {
         bench.nursery.carry_on();
         let outcome = bench.ended(&mut launch.flight);
         let left = alive(&job);
-        // Some go along with others.
-        left.iter().for_each(|pid| drop(kill(Pid::from_raw(*pid), Signal::SIGKILL)));
+        for pid in &left {
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL); // Some go along with others.
+        }
         assert_eq!(outcome, Outcome::Lost { begun: true, is_over: false });
         assert!(!left.is_empty(), "or this shows nothing");
     });
