@@ -154,10 +154,9 @@ impl Found {
         }
     }
 
-    /// Stops this process as Ctrl-Z does, until somebody continues it. Returns at once, with `false`, where nobody
-    /// could, or where the caller of ours didn't want it.
-    pub(super) fn stop(&self) -> bool {
-        !sys::is_ignored(Signal::SIGTSTP) && !is_orphaned(self.group) && stop_by_default().is_ok()
+    /// Whether Ctrl-Z may stop this process: somebody could continue it, and the caller of ours didn't forbid it.
+    pub(super) fn may_be_stopped(&self) -> bool {
+        !sys::is_ignored(Signal::SIGTSTP) && !is_orphaned(self.group)
     }
 }
 
@@ -240,10 +239,15 @@ fn with_ttou_blocked(act: impl FnOnce() -> nix::Result<()>) -> nix::Result<()> {
     done
 }
 
-fn stop_by_default() -> nix::Result<()> {
+/// Stops this process as Ctrl-Z does, until somebody continues it; `false`: it was called off. That is asked last, for
+/// the kernel discards a SIGCONT that comes before the stop.
+pub(super) fn stop_unless(called_off: impl FnOnce() -> bool) -> bool {
     let stop = SigSet::from(Signal::SIGTSTP);
-    sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&stop), None)?;
-    let stopped = raise(Signal::SIGTSTP);
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None)?;
-    stopped
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&stop), None);
+    let stops = !called_off();
+    if stops {
+        let _ = raise(Signal::SIGTSTP);
+    }
+    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stop), None);
+    stops
 }

@@ -41,11 +41,13 @@ pub(super) enum Message {
     Joined,
     /// To the wrapper: the terminal stopped the job (TSTP, TTIN, TTOU).
     Stopped(Stops),
+    /// To the wrapper: a `Continue` is dealt with, so no SIGCONT of it is still to come.
+    Continued,
     /// To the wrapper: the run is over, the page says how. (Where the warden stays for another run.)
     Over,
 }
 
-/// How often the terminal has stopped the job.
+/// How often the job has been stopped without the wrapper's doing.
 pub(super) type Stops = u32;
 
 /// A change to the inherited environment.
@@ -98,6 +100,7 @@ impl Message {
             Message::Poke => vec![b'P'],
             Message::Joined => vec![b'J'],
             Message::Stopped(stops) => [b"T", &stops.to_ne_bytes()[..]].concat(),
+            Message::Continued => vec![b'D'],
             Message::Over => vec![b'O'],
         }
     }
@@ -113,6 +116,7 @@ impl Message {
             [b'P'] => Message::Poke,
             [b'J'] => Message::Joined,
             [b'T', stops @ ..] => Message::Stopped(Stops::from_ne_bytes(stops.try_into().ok()?)),
+            [b'D'] => Message::Continued,
             [b'O'] => Message::Over,
             _ => return None,
         })
@@ -174,6 +178,7 @@ mod tests {
             Message::Continue(70_000),
             Message::Poke,
             Message::Stopped(3),
+            Message::Continued,
             Message::Over,
         ] {
             assert_eq!(Message::decode(&message.encode()), Some(message));

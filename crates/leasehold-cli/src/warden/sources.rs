@@ -7,12 +7,15 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::{
-    epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
-    signal::{SigSet, Signal},
-    signalfd::{SfdFlags, SignalFd},
-    time::TimeSpec,
-    timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
+        time::TimeSpec,
+        timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
+    },
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -55,6 +58,12 @@ impl Sources {
         let info = self.signals.read_signal().ok()??;
         let signal = Signal::try_from(info.ssi_signo.cast_signed()).ok()?;
         Some((signal, info.ssi_code))
+    }
+
+    /// Whether there is a [`next_signal`](Self::next_signal).
+    pub(super) fn has_signal(&self) -> bool {
+        let mut signals = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        poll(&mut signals, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// Wakes us at this instant of the boot-time clock.

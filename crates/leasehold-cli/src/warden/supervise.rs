@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CString, OsString},
-    fs, io, mem,
+    fs, io,
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
         unix::ffi::OsStringExt,
@@ -24,7 +24,7 @@ use nix::{
 
 use super::{
     end::{Cut, End, Fatal, Status},
-    found::Found,
+    found::{Found, stop_unless},
     inside::be_the_warden,
     message::{self, Change, Message, Received, Stops},
     page::{Deadlines, Page, State, boottime, nanos},
@@ -81,8 +81,12 @@ pub struct Warden {
     by_terminal: SigSet,
     /// Whether the job is in our group, as far as we have heard.
     joined: bool,
-    /// How often the terminal has stopped the job, as far as we have heard.
+    /// How often the job has been stopped without our doing, as far as we have heard.
     stops: Stops,
+    /// How many of our [`Message::Continue`] are not answered yet.
+    unanswered: u32,
+    /// A SIGCONT of our warden may reach the job *after* a Ctrl-Z that is pressed now, and undo it.
+    continuing: bool,
     /// When the job was started.
     started: u64,
     /// When the warden was continued, because it missed its deadline.
@@ -131,6 +135,8 @@ impl Warden {
             by_terminal: SigSet::empty(),
             joined: false,
             stops: 0,
+            unanswered: 0,
+            continuing: false,
             started: 0,
             continued: None,
         })
@@ -196,21 +202,21 @@ impl Warden {
 
     /// Whether a signal asks us to give up. For the time before the job runs.
     fn waiting_signal(&mut self) -> Option<Fatal> {
-        while let Some((signal, code)) = self.sources.next_signal() {
-            match signal {
-                Signal::SIGCHLD => self.reap(),
-                Signal::SIGCONT => {}
-                Signal::SIGTSTP => {
-                    self.found.stop();
-                }
-                ignored if sys::is_ignored(ignored) => {}
-                fatal => {
+        let mut stopped = false;
+        loop {
+            match self.sources.next_signal() {
+                Some((Signal::SIGCHLD, _)) => self.reap(),
+                Some((Signal::SIGCONT, _)) => stopped = false,
+                Some((Signal::SIGTSTP, _)) => stopped = self.found.may_be_stopped(),
+                Some((ignored, _)) if sys::is_ignored(ignored) => {}
+                Some((fatal, code)) => {
                     self.dismiss();
                     return Some(Fatal { signal: fatal as i32, by_terminal: code == libc::SI_KERNEL });
                 }
+                None if stopped => stopped = !self.stop(),
+                None => return None,
             }
         }
-        None
     }
 
     fn start(&mut self, env: &[(OsString, OsString)], remove: &[OsString]) -> nix::Result<()> {
@@ -218,6 +224,8 @@ impl Warden {
         self.ordered = false;
         self.joined = false;
         self.stops = 0;
+        self.unanswered = 0;
+        self.continuing = false;
         self.started = boottime();
         self.continued = None;
         self.by_terminal = SigSet::empty();
@@ -246,10 +254,13 @@ impl Warden {
             let signal = self.sources.next_signal();
             match signal {
                 Some((signal, code)) => {
-                    stopped &= signal != Signal::SIGCONT; // then we have been stopped with the job, and that is over
+                    stopped |= signal == Signal::SIGTSTP; // the job may be, from before
                     self.hand_on(signal, code, settled);
                 }
-                None => settled = self.joined,
+                None => {
+                    settled = self.joined;
+                    self.continuing = self.unanswered > 0;
+                }
             }
             if self.page.state().is_over() {
                 return self.end();
@@ -259,7 +270,8 @@ impl Warden {
             }
             match signal {
                 Some(_) => {}
-                None if mem::take(&mut stopped) => self.stop_too().await,
+                // Not while the job is being continued: it may have been stopped before that.
+                None if !self.continuing && stopped => stopped = !self.stop_too().await,
                 None => self.sources.woken().await,
             }
         }
@@ -275,6 +287,7 @@ impl Warden {
                     self.stops = stops;
                     stopped = true;
                 }
+                Message::Continued => self.unanswered = self.unanswered.saturating_sub(1),
                 _ => {}
             }
         }
@@ -287,11 +300,12 @@ impl Warden {
     /// on top of a TERM.
     ///
     /// `settled`: the signal came after the job had joined our group. Of one that lay there when we heard of that nobody
-    /// knows, and rather is it handed on twice, to a job that is just beginning, than lost.
+    /// knows, and rather is it handed on twice, to a job that is just beginning, than lost. So is a Ctrl-Z right after
+    /// `fg`, which the SIGCONT of that may undo.
     fn hand_on(&mut self, signal: Signal, code: i32, settled: bool) {
         let message = match signal {
             Signal::SIGCHLD => return self.reap(),
-            Signal::SIGCONT => Message::Continue(self.stops),
+            Signal::SIGCONT => return self.continue_job(),
             _ => {
                 let by_terminal = code == libc::SI_KERNEL;
                 if by_terminal {
@@ -302,7 +316,8 @@ impl Warden {
                 if order {
                     self.asked = Some(Fatal { signal: signal as i32, by_terminal });
                 }
-                if settled && self.found.terminal_told_job(signal, code) {
+                let lasts = settled && !(self.continuing && signal == Signal::SIGTSTP);
+                if lasts && self.found.terminal_told_job(signal, code) {
                     return;
                 }
                 let second = order && self.ordered;
@@ -313,16 +328,30 @@ impl Warden {
         let _ = self.tell(&message);
     }
 
+    /// Has the job continued, unless it has been stopped again meanwhile.
+    fn continue_job(&mut self) {
+        self.continuing = true;
+        self.unanswered += u32::from(self.tell(&Message::Continue(self.stops)).is_ok());
+    }
+
     /// The terminal stopped the job: stop as well, for it is us that the shell looks at. The SIGCONT that ends this is
-    /// handed on like any other signal.
-    async fn stop_too(&mut self) {
+    /// handed on like any other signal. `false`: a signal has come, which is to be looked at first.
+    async fn stop_too(&mut self) -> bool {
         if !self.page.job().is_some_and(tree::is_stopped) {
-            return; // somebody has continued it since
+            return true; // somebody has continued it since
         }
-        if !self.found.stop() {
-            tokio::time::sleep(STOPPED).await;
-            let _ = self.tell(&Message::Continue(self.stops));
+        if self.found.may_be_stopped() {
+            return self.stop();
         }
+        tokio::time::sleep(STOPPED).await;
+        self.continue_job();
+        true
+    }
+
+    /// Stops this process, until somebody continues it. `false`: a signal has come, maybe the SIGCONT that would end this
+    /// and be lost; it is to be looked at first.
+    fn stop(&self) -> bool {
+        stop_unless(|| self.sources.has_signal())
     }
 
     /// Reaps all children: the warden, and as PID 1 or after the warden's death whatever falls to us.

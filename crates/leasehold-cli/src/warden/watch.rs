@@ -29,10 +29,10 @@ pub(super) struct Watch<'a> {
     termed: bool,
     /// The tree has got TERM from us.
     told: bool,
-    /// How often the terminal has stopped the job.
+    /// How often the job has been stopped without the wrapper's doing.
     stops: Stops,
-    /// To be continued from this stop, unless the time is over.
-    resume: Option<Stops>,
+    /// The wrapper had it stopped, and has not been continued since.
+    paused: bool,
     /// What is left of an ended job is killed then.
     clear_by: Option<u64>,
     armed: u64,
@@ -48,7 +48,7 @@ impl<'a> Watch<'a> {
             termed: false,
             told: false,
             stops: 0,
-            resume: None,
+            paused: false,
             clear_by: None,
             armed: NEVER,
         }
@@ -66,10 +66,7 @@ impl<'a> Watch<'a> {
             if now >= due.term_at {
                 self.cut();
                 self.tell_to_end();
-            } else if self.resume == Some(self.stops) {
-                self.tell(&[Signal::SIGCONT]);
             }
-            self.resume = None;
             self.arm(if self.told { due.kill_at } else { due.term_at.min(due.kill_at) });
 
             if self.warden.wait() == Woken::WrapperGone || !self.obey() {
@@ -92,7 +89,7 @@ impl<'a> Watch<'a> {
         loop {
             match self.warden.receive() {
                 Received::Message(Message::Forward { signal, order }) => self.hand_on(signal, order),
-                Received::Message(Message::Continue(stops)) => self.resume = Some(stops),
+                Received::Message(Message::Continue(stops)) => self.go_on(stops),
                 Received::Message(Message::Kill) | Received::Closed => return false,
                 Received::Message(_) => {}
                 Received::Nothing => return true,
@@ -108,9 +105,21 @@ impl<'a> Watch<'a> {
             Signal::SIGUSR1 | Signal::SIGUSR2 | Signal::SIGALRM => self.job.send(signal),
             _ => {
                 self.termed |= signal == Signal::SIGTERM;
+                self.paused |= signal == Signal::SIGTSTP;
                 self.tell(&[signal]);
             }
         }
+    }
+
+    /// The wrapper was continued: the job is, too, unless its time is over, or it has been stopped again by what the
+    /// wrapper had not heard of.
+    fn go_on(&mut self, stops: Stops) {
+        self.look_at_children();
+        if stops == self.stops && boottime() < self.due().term_at {
+            self.tell(&[Signal::SIGCONT]);
+        }
+        self.paused = false;
+        self.warden.tell_wrapper(&Message::Continued);
     }
 
     /// Tells everybody, the child's own group at one blow.
@@ -135,22 +144,32 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Takes the news of all children; says whether the run is over.
+    /// Says whether the run is over. What is left of a job that is to be cleared is asked to end.
     fn reap(&mut self) -> bool {
+        if !self.look_at_children() {
+            return true;
+        }
+        if !self.ended {
+            return false;
+        }
+        if self.clear_by.is_none() {
+            return !self.warden.options.wait_group;
+        }
+        if !self.termed {
+            self.tell_to_end();
+        }
+        false
+    }
+
+    /// Takes the news of all children; says whether some are left.
+    fn look_at_children(&mut self) -> bool {
         loop {
             match sys::wait_any() {
                 Waited::Ended(pid, status) if pid == self.job.pid && !self.ended => self.job_ended(status),
                 Waited::Stopped(pid, signal) if pid == self.job.pid => self.job_stopped(signal),
                 Waited::Ended(..) | Waited::Stopped(..) => {}
-                Waited::NoChildren => return true,
-                Waited::NoNews if !self.ended => return false,
-                Waited::NoNews if self.clear_by.is_some() => {
-                    if !self.termed {
-                        self.tell_to_end();
-                    }
-                    return false;
-                }
-                Waited::NoNews => return !self.warden.options.wait_group,
+                Waited::NoNews => return true,
+                Waited::NoChildren => return false,
             }
         }
     }
@@ -164,9 +183,12 @@ impl<'a> Watch<'a> {
     }
 
     /// The wrapper stops too, so that the shell sees it. What stopped by SIGSTOP was meant to stop alone.
+    ///
+    /// A stop that the wrapper had handed on is not counted: what continues the wrapper after that is meant to end it,
+    /// even if it comes before the wrapper hears that the job has stopped.
     fn job_stopped(&mut self, signal: i32) {
         if [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
-            self.stops += 1;
+            self.stops += Stops::from(!self.paused);
             self.warden.tell_wrapper(&Message::Stopped(self.stops));
         }
     }

@@ -339,6 +339,20 @@ pub fn ticks(pid: i32) -> u64 {
     [11, 12].into_iter().map(|field| stat(pid, field).unwrap().parse::<u64>().unwrap()).sum()
 }
 
+/// Waits without giving the processor away.
+pub fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// To be done before exec: a process group of its own, in the session of the test.
+pub fn own_group() {
+    let zero = Pid::from_raw(0);
+    nix::unistd::setpgid(zero, zero).unwrap();
+}
+
 #[track_caller]
 pub fn until_stopped(pid: i32) {
     until("the process is stopped", || state(pid) == Some('T'));

@@ -1,5 +1,7 @@
 //! Signals to the wrapper, without a terminal.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal::{self, *};
 
 use crate::harness::*;
@@ -137,10 +139,39 @@ fn tstp_and_cont_reach_the_job() {
     assert_eq!(run.processes(), []);
 }
 
-/// A process group of its own, in the session of the test.
-fn own_group() {
-    let zero = nix::unistd::Pid::from_raw(0);
-    nix::unistd::setpgid(zero, zero).unwrap();
+/// A CONT that comes before the wrapper has heard that the TSTP stopped the job; and a TSTP that comes before the job is
+/// continued. The last one counts.
+#[test]
+fn the_last_of_tstp_and_cont_counts() {
+    let lease = Lease::new();
+    let run = lease.run().sh("sleep 1000; exit 5").before_exec(own_group).start();
+    run.until_job_has(2);
+    let all: Vec<i32> = run.job().into_iter().chain([run.pid()]).collect();
+    let settled = |stopped: bool| {
+        let mut since = Instant::now();
+        until(&format!("they stay as they are: stopped {stopped}"), || {
+            if all.iter().any(|pid| (state(*pid) == Some('T')) != stopped) {
+                since = Instant::now();
+            }
+            since.elapsed() > Duration::from_millis(20)
+        });
+    };
+    // Not many: who is put off the processor just as it stops may lose a CONT, which the kernel discards then.
+    for round in 0..rounds() / 5 {
+        let delay = Duration::from_micros(u64::from(200 * round % 2000));
+        run.send(SIGTSTP);
+        spin(delay);
+        run.send(SIGCONT);
+        settled(false);
+        run.send(SIGTSTP);
+        settled(true);
+        run.send(SIGCONT);
+        spin(delay);
+        run.send(SIGTSTP);
+        settled(true);
+        run.send(SIGCONT);
+        settled(false);
+    }
 }
 
 /// TERM at a runner while its store (a) works, (b) is gone.

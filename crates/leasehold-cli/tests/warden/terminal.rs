@@ -285,6 +285,38 @@ fn ctrl_z_and_fg() {
     terminal.expect_code(4);
 }
 
+/// The warden, too, continues the job after `fg`; which must not undo a Ctrl-Z that is pressed meanwhile.
+#[test]
+fn ctrl_z_right_after_fg() {
+    let mut terminal = Terminal::with_shell();
+    terminal.type_line("$RUN -- sh -c 'echo up$((1+1)); read a; echo got-$a; exit 4'");
+    terminal.expect("up2");
+    let wrapper = terminal.wrapper();
+    let processes: Vec<i32> = terminal.running();
+    let group = getpgid(Some(Pid::from_raw(wrapper))).unwrap();
+    terminal.press(CTRL_Z);
+    for round in 0..rounds() {
+        terminal.expect("Stopped");
+        terminal.expect("> ");
+        terminal.type_line("fg");
+        let start = Instant::now();
+        while tcgetpgrp(terminal.master.as_ref().unwrap()) != Ok(group)
+            || processes.iter().any(|pid| state(*pid) == Some('T'))
+        {
+            assert!(start.elapsed() < LIMIT, "not in front in round {round}");
+        }
+        spin(Duration::from_micros(u64::from(10 * round % 1000)));
+        terminal.press(CTRL_Z);
+    }
+    terminal.expect("Stopped");
+    terminal.expect("> ");
+    terminal.type_line("fg");
+    terminal.until_in_front();
+    terminal.type_line("hello");
+    terminal.expect("got-hello");
+    terminal.expect_code(4);
+}
+
 /// A job that stops itself, as an editor does at Ctrl-Z, stops us too.
 #[test]
 fn a_job_that_stops_itself_gives_the_shell_back() {

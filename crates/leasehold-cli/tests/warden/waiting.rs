@@ -35,13 +35,7 @@ fn a_signal_while_waiting_gives_up() {
 fn a_stopped_waiter_goes_on() {
     let lease = Lease::new();
     let holder = holder(&lease);
-    let mut waiter = {
-        let group = || {
-            let zero = nix::unistd::Pid::from_raw(0);
-            nix::unistd::setpgid(zero, zero).unwrap();
-        };
-        lease.run().option("--wait").sh("echo ran >>$DIR/ran").before_exec(group).start()
-    };
+    let mut waiter = lease.run().option("--wait").sh("echo ran >>$DIR/ran").before_exec(own_group).start();
     until("the warden is there", || waiter.warden().is_some());
     waiter.send(Signal::SIGTSTP);
     until_stopped(waiter.pid());
