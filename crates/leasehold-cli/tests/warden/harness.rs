@@ -245,6 +245,13 @@ impl Running {
         until(&format!("the job has {count} processes"), || self.job().len() == count);
     }
 
+    /// Waits until the job has come to its `sleep`. A shell that is just forking one may lose what ends it, with us and
+    /// without: the new process has the shell's handlers still, and takes the signal for its own.
+    #[track_caller]
+    pub fn until_asleep(&self) {
+        until("a sleep runs", || self.job().into_iter().any(is_sleep));
+    }
+
     /// Waits until nothing is left but the wrapper; says how long it took.
     #[track_caller]
     pub fn until_job_is_dead(&self) -> Duration {
@@ -328,6 +335,11 @@ fn stat(pid: i32, field: usize) -> Option<String> {
 /// `R`unning, `S`leeping, s`T`opped, `Z`ombie …
 pub fn state(pid: i32) -> Option<char> {
     stat(pid, 0)?.chars().next()
+}
+
+/// Whether this is a `sleep`, no shell that is about to be one.
+pub fn is_sleep(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
 }
 
 pub fn parent_of(pid: i32) -> Option<i32> {

@@ -9,7 +9,7 @@ use crate::harness::*;
 /// A job with a child of its own, up and running.
 fn with_child(lease: &Lease) -> Running {
     let run = lease.run().sh("sleep 1000; exit 5").start();
-    run.until_job_has(2);
+    run.until_asleep();
     run
 }
 
@@ -95,7 +95,7 @@ fn hang_ups_are_not_counted() {
 fn an_ignored_signal_is_no_order() {
     let lease = Lease::new();
     let mut run = lease.run().inside("trap '' INT; exec $RUN").sh("sleep 1000; exit 5").start();
-    run.until_job_has(2);
+    run.until_asleep();
     for _ in 0..3 {
         run.send(SIGINT);
     }
@@ -123,7 +123,7 @@ fn a_burst_of_signals_leaves_nothing() {
 fn tstp_and_cont_reach_the_job() {
     let lease = Lease::new();
     let mut run = lease.run().sh("sleep 1000; exit 5").before_exec(own_group).start();
-    run.until_job_has(2);
+    run.until_asleep();
     let job = run.job();
     for _ in 0..3 {
         run.send(SIGTSTP);
@@ -145,7 +145,7 @@ fn tstp_and_cont_reach_the_job() {
 fn the_last_of_tstp_and_cont_counts() {
     let lease = Lease::new();
     let run = lease.run().sh("sleep 1000; exit 5").before_exec(own_group).start();
-    run.until_job_has(2);
+    run.until_asleep();
     let all: Vec<i32> = run.job().into_iter().chain([run.pid()]).collect();
     let settled = |stopped: bool| {
         let mut since = Instant::now();
