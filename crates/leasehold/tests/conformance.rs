@@ -313,7 +313,7 @@ mod of_servers {
         store
     }
 
-    conformance!(quorum_of_redis, unqueued shared founded(), |servers: &[Redis; 3], _: [&str; 2]| Subject::new(
+    conformance!(quorum_of_redis, of_many shared founded(), |servers: &[Redis; 3], _: [&str; 2]| Subject::new(
         of_whom_all_are_there(servers)
     ));
 
