@@ -298,8 +298,8 @@ fn a_killed_holder_leaves_the_lock_for_its_ttl() {
     block_on(async {
         let mine = claim("held", LONG);
         assert_eq!(granted(&store, &mine).await, None, "it is not known to be dead");
-        let left = inspect(&store, "held").await.unwrap().remaining;
         let asked = Instant::now();
+        let left = inspect(&store, "held").await.unwrap().remaining;
         let next = std::cell::Cell::new(None);
         eventually_async("its TTL is over", SOON, async || {
             next.set(granted(&store, &mine).await);

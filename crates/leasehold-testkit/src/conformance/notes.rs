@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold::Store;
 use leasehold::store::{Note, NoteId, Noted, Notes, Search, Topic};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::scene::{LOOK, fresh_name, time};
 use super::{Case, Subject};
@@ -158,15 +158,18 @@ pub async fn only_the_newest_are_kept(subject: &Subject) {
 /// It is gone after it, before twice as long is over; and writing it again begins it anew.
 pub async fn a_note_has_its_time(subject: &Subject) {
     let scene = Scene::of(subject, "for a while");
-    let keep = Duration::from_secs(1);
+    let keep = Duration::from_secs(2);
     let short = |id: &str| Note { keep, ..scene.note(id, "") };
     scene.write("stays", "").await;
     scene.store.note(&[short("goes"), short("again")]).await.expect("they are written");
     assert_eq!(scene.all().await.len(), 3);
     sleep(keep * 6 / 10).await;
+    let written = Instant::now();
     scene.store.note(&[short("again")]).await.expect("it is written");
     sleep(keep * 6 / 10).await;
-    assert!(scene.ids().await.contains(&"again".to_owned()));
+    let is_told = scene.ids().await.contains(&"again".to_owned());
+    // Asked later, on a machine that is that busy, it may be gone.
+    assert!(is_told || written.elapsed() >= keep);
     sleep(keep * 2).await;
     assert_eq!(scene.ids().await, ["stays"]);
 }

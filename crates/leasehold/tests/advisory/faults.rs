@@ -90,7 +90,7 @@ pub async fn a_release_that_is_asked_for_again_ends_no_newer_hold(url: &str, pro
 pub async fn a_label_that_two_have_is_nobodys_right(url: &str, is_taken: impl Fn() -> bool) {
     let [ours, others] = [(), ()].map(|()| Locks::builder().label("same").connect(url).unwrap());
     let guard = acquired(&ours.lock(NAME)).await;
-    let outcome = others.lock(NAME).wait(Wait::For(Duration::from_millis(300))).acquire().await.unwrap();
+    let outcome = others.lock(NAME).wait(Wait::For(Duration::from_secs(2))).acquire().await.unwrap();
     assert!(matches!(outcome, Outcome::Contended(_)), "{outcome:?}");
     others.shutdown().await;
     assert!(guard.is_valid() && is_taken());

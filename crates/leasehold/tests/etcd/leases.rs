@@ -35,7 +35,7 @@ async fn b08_cancelled_around_a_release_it_has_the_lock_or_leaves_no_key() {
         }
         eventually_async("no key is left", SOON, async || server.keys("default/job/").is_empty()).await;
     }
-    assert!(ends.iter().all(|count| *count > 10), "given up, got: {ends:?}");
+    assert!(ends.iter().all(|count| *count > 0), "given up, got: {ends:?}");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ async fn f08_waiters_that_give_up_leave_nothing_behind() {
         clients.push(locks(&server.url()).await);
     }
     let waiting = clients.iter().map(|locks| {
-        let lock = locks.lock("job").wait(Wait::For(Duration::from_millis(700)));
+        let lock = locks.lock("job").wait(Wait::For(Duration::from_secs(2)));
         tokio::spawn(async move { lock.acquire().await.unwrap() })
     });
     for outcome in join_all(waiting.collect::<Vec<_>>()).await {

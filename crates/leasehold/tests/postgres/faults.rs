@@ -9,7 +9,7 @@ async fn a12_a_label_that_two_have_is_nobodys_right() {
     let server = Postgres::start();
     let [ours, others] = [(), ()].map(|()| Locks::builder().label("same").connect(&server.url()).unwrap());
     let guard = acquired(&ours.lock("job").ttl(LONG)).await;
-    let outcome = others.lock("job").wait(Wait::For(Duration::from_millis(300))).acquire().await.unwrap();
+    let outcome = others.lock("job").wait(Wait::For(Duration::from_secs(2))).acquire().await.unwrap();
     assert!(matches!(outcome, Outcome::Contended(_)), "{outcome:?}");
     others.shutdown().await;
     assert!(guard.is_valid() && is_contended(&*store(&server.url()), "job").await);
