@@ -69,9 +69,9 @@ fn a_schema_is_made_for_who_asks_for_it_and_what_is_dropped_for_whoever_misses_i
     on(&url, &bench, &["run", "a", "--", "true"]).fails(78, &["has no schema \"locks\"", "leasehold migrate"]);
     on(&url, &bench, &["migrate"]).says(&["has what locks need"]);
     on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
-    server.sql("drop table locks.leasehold_locks; drop procedure locks.leasehold_v2_arm");
+    server.sql("drop table locks.leasehold_locks; drop procedure locks.leasehold_v4_arm");
     let told = on(&url, &bench, &["doctor"]);
-    let missing = "missing: table leasehold_locks, procedure leasehold_v2_arm";
+    let missing = "missing: table leasehold_locks, procedure leasehold_v4_arm";
     assert!(told.code == 78 && told.stdout.contains(missing), "{told:?}");
     on(&url, &bench, &["run", "a", "--", "echo", "ran"]).says(&["ran"]);
     server.sql("drop table locks.leasehold_routes");

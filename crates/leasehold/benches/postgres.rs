@@ -63,7 +63,7 @@ async fn connect(server: &Postgres) -> Client {
 
 /// How often it was asked to renew; only where it counts calls of functions.
 fn renewals(server: &Postgres) -> u64 {
-    let count = "select coalesce(sum(calls), 0) from pg_stat_user_functions where funcname = 'leasehold_v2_renew'";
+    let count = "select coalesce(sum(calls), 0) from pg_stat_user_functions where funcname = 'leasehold_v4_renew'";
     server.sql(count).parse().expect("a number")
 }
 

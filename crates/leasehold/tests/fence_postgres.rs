@@ -236,6 +236,25 @@ async fn a_registered_fence_refuses_smaller_tokens() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
+/// `create table if not exists` fails for one of two that make it at the same moment.
+#[tokio::test]
+async fn jobs_that_register_for_the_first_time_at_once_are_all_registered() {
+    let server = Postgres::start();
+    let mut all = Vec::new();
+    for _ in 0..8 {
+        all.push(jobs(&server).await);
+    }
+    for round in 0..20 {
+        server.sql(&format!("create schema round{round}"));
+        let registers = all.iter().enumerate().map(async |(nth, jobs)| {
+            jobs.batch_execute(&format!("set search_path = round{round}")).await.unwrap();
+            register_fence(jobs, &format!("report {nth}"), FencingToken::new(1)).await.unwrap();
+        });
+        futures_util::future::join_all(registers).await;
+        assert_eq!(server.sql(&format!("select count(*) from round{round}.leasehold_fences")), "8");
+    }
+}
+
 #[tokio::test]
 async fn a_newer_holder_waits_for_the_transaction_of_an_older_one() {
     let server = Postgres::start();

@@ -100,6 +100,10 @@ create table if not exists leasehold_fences(
     resource text collate \"C\" primary key,
     token bigint not null)";
 
+/// What two make at the same moment fails for one of them, whatever `if not exists` says. It ends with the transaction that
+/// makes the table.
+const ONE_AT_A_TIME: &str = "select pg_advisory_xact_lock(1872401502601617660)";
+
 /// Raises the largest token of the resource `$1` to `$2`, and is the comparison too: **no row changed** says that a
 /// newer holder has been there. In one statement, so that the answer holds until the transaction ends. Both
 /// [`register_fence`] and [`fenced`] are this.
@@ -255,7 +259,7 @@ pub async fn register_fence(db: &impl GenericClient, resource: &str, token: Fenc
     let there = "select to_regclass('leasehold_fences') is not null";
     let is_there = db.query_typed(there, &[]).await.map_err(failed)?;
     if !is_there.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
-        db.batch_execute(CREATE_FENCES).await.map_err(failed)?;
+        db.batch_execute(&format!("{ONE_AT_A_TIME}; {CREATE_FENCES}")).await.map_err(failed)?;
     }
     raise(db, resource, token).await
 }

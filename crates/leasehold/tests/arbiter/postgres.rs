@@ -169,7 +169,7 @@ async fn h2_a_route_is_not_read_while_it_is_given_a_time() {
     let store = open(&server);
     arbiter(&store).found(&here(1), &terms()).await.unwrap();
     assert_eq!(read(&store).await.force, Force::Unarmed);
-    let arming = meanwhile(&server, "call leasehold_v2_arm('default', 1, 60000000, null); select pg_sleep(1)");
+    let arming = meanwhile(&server, "call leasehold_v4_arm('default', 1, 60000000, null, null); select pg_sleep(1)");
     is_asleep(&server).await;
     let force = read(&store).await.force;
     assert!(matches!(force, Force::In(rest) if rest < Duration::from_secs(60)), "{force:?}");
@@ -314,7 +314,7 @@ async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used
     assert!(matches!(store.try_acquire(&other).await.unwrap(), Attempt::Held(_)));
     let after = server.sql("select token, expires, home from leasehold_locks, leasehold_schema where name = 'held'");
     assert_eq!(before, after);
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3|1");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4|1");
     assert_eq!(server.sql("select tag is null from leasehold_locks"), "t");
     assert!(matches!(store.renew(&[(key(&held), stories::LONG)]).await[..], [Ok(Renewal::Renewed)]));
 
@@ -337,9 +337,9 @@ async fn tables_of_version_1_are_upgraded_with_their_leases_and_go_on_to_be_used
 async fn new_tables_are_refused_by_version_1() {
     let server = Postgres::start();
     open(&server).time().await.unwrap();
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3|2", "its procedures are not there");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4|4", "its procedures are not there");
     server.sql(&Tables::migration(&server.url()).unwrap());
-    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "3|2");
+    assert_eq!(server.sql("select version, oldest from leasehold_schema"), "4|4");
 }
 
 #[tokio::test]

@@ -95,15 +95,15 @@ async fn the_doctor_tries_each_right_on_what_is_executed_and_counted_by() {
     server.sql("create role jobs login");
     Tables::migrate(&server.url()).await.unwrap();
     server.sql("grant select, insert, update, delete on all tables in schema public to jobs");
-    server.sql("revoke execute on procedure leasehold_v2_renew from public");
+    server.sql("revoke execute on procedure leasehold_v4_renew from public");
     let leases = server.url_as("jobs", "");
     let findings = store(&leases).diagnose().await.unwrap();
-    assert!(worst(&findings).message.contains("may not execute leasehold_v2_renew"), "{findings:?}");
+    assert!(worst(&findings).message.contains("may not execute leasehold_v4_renew"), "{findings:?}");
     let sessions = format!("{leases}?mode=advisory&namespace=sessions");
     let findings = store(&sessions).diagnose().await.unwrap();
     let message = "no right to select, usage, update on sequence \"public\".leasehold_tokens";
     assert!(findings.iter().any(|finding| finding.message.contains(message)), "{findings:?}");
-    server.sql("grant execute on procedure leasehold_v2_renew to jobs");
+    server.sql("grant execute on procedure leasehold_v4_renew to jobs");
     server.sql("grant select, usage, update on sequence leasehold_tokens to jobs");
     for url in [leases, sessions] {
         let findings = store(&url).diagnose().await.unwrap();

@@ -39,7 +39,7 @@ async fn b01_a_lost_answer_is_asked_for_again_under_the_same_identity() {
     let proxy = Proxy::to(server.address());
     let (ours, others) = (locks(&proxy.url(&server.url())).await, locks(&server.url()).await);
     acquired(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
-    proxy.drop_reply_after_request(b"leasehold_v2_acquire", Then::Cut);
+    proxy.drop_reply_after_request(b"leasehold_v4_acquire", Then::Cut);
     let guard = acquired(&ours.lock("job").ttl(LONG)).await;
     assert_eq!(proxy.dropped_replies(), 1);
     let held = others.inspect("job").await.unwrap().expect("it is held");

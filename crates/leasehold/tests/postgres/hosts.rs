@@ -67,3 +67,17 @@ async fn two_copies_that_both_take_writes_are_told() {
     assert!(severity == Severity::Warning && message.contains(&primary.address()), "{message}");
     token(&*store(&format!("{url}?namespace=other")), &claim("job")).await;
 }
+
+/// As one does whose machine is gone: the others are tried meanwhile.
+#[tokio::test]
+async fn a_host_that_says_nothing_keeps_nobody_from_the_others() {
+    let server = Postgres::start();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for how in ["", "&mode=advisory&namespace=sessions"] {
+        let [before, behind] = [server.address(), silent.local_addr().unwrap().to_string()];
+        for hosts in [format!("{before},{behind}"), format!("{behind},{before}")] {
+            let url = format!("postgres://postgres@{hosts}/postgres?target_session_attrs=read-write{how}");
+            token(&*store(&url), &claim(&format!("job at {hosts}"))).await;
+        }
+    }
+}

@@ -9,6 +9,7 @@ mod claims;
 mod clocks;
 mod faults;
 mod hosts;
+mod poolers;
 mod sessions;
 mod standbys;
 mod tables;

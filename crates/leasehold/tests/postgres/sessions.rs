@@ -136,7 +136,7 @@ async fn a_session_that_is_silent_for_so_long_is_given_up() {
     let store = store(&proxy.url(&server.url()));
     token(&*store, &claim("job")).await;
     let before = proxy.connections();
-    proxy.drop_reply_after_request(b"leasehold_v2_acquire", Then::Silence);
+    proxy.drop_reply_after_request(b"leasehold_v4_acquire", Then::Silence);
     let (began, unheard) = (Instant::now(), claim("other"));
     let limit = |what| tokio::time::timeout(Duration::from_millis(200), what);
     assert!(limit(store.try_acquire(&unheard)).await.is_err(), "nobody answers");

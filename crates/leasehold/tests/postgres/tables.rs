@@ -76,7 +76,7 @@ async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
         "table leasehold_ticks",
         "table leasehold_modes",
         "table leasehold_schema",
-        "procedure leasehold_v2_acquire",
+        "procedure leasehold_v4_acquire",
         "procedure leasehold_v2_mode",
         "function leasehold_v2_now",
         "function leasehold_v2_own",
@@ -114,7 +114,7 @@ async fn migrate_makes_what_is_missing_or_another_and_the_doctor_names_it() {
             "missing: primary key of leasehold_schema",
         ),
         ("alter table leasehold_ticks drop constraint leasehold_ticks_pkey", "missing: primary key of leasehold_ticks"),
-        ("drop procedure leasehold_v2_arm", "missing: procedure leasehold_v2_arm"),
+        ("drop procedure leasehold_v4_arm", "missing: procedure leasehold_v4_arm"),
         (
             "create or replace function leasehold_v2_now() returns bigint language sql as 'select 1::bigint'",
             "not as this Leasehold makes them: function leasehold_v2_now",
@@ -232,13 +232,13 @@ async fn who_may_not_make_what_is_missing_is_told_what_it_is() {
     server.sql("grant select, insert, update, delete on all tables in schema public to jobs");
     let (ours, held) = (store(&server.url_as("jobs", "")), claim("job"));
     token(&*ours, &held).await;
-    server.sql("drop table leasehold_waiters; drop procedure leasehold_v2_arm");
+    server.sql("drop table leasehold_waiters; drop procedure leasehold_v4_arm");
     for _ in 0..2 {
         let error = ours.try_acquire(&queued("job")).await.unwrap_err();
         assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
         let says = |words| error.to_string().contains(words);
         assert!(
-            says("table leasehold_waiters, ") && says("leasehold_v2_arm") && says("`leasehold migrate`"),
+            says("table leasehold_waiters, ") && says("leasehold_v4_arm") && says("`leasehold migrate`"),
             "{error}"
         );
     }
@@ -276,7 +276,7 @@ async fn an_older_version_is_upgraded_and_a_newer_one_refused() {
          oldest integer not null, home text not null); insert into leasehold_schema values (1, 0, 0, 'here')",
     );
     token(&*store(&server.url()), &claim("job")).await;
-    assert_eq!(server.sql("select version, home from leasehold_schema"), "3|here");
+    assert_eq!(server.sql("select version, home from leasehold_schema"), "4|here");
     server.sql("update leasehold_schema set version = 7, oldest = 1");
     assert!(is_contended(&*store(&server.url()), "job").await, "a newer one that lets this one be");
     server.sql("update leasehold_schema set oldest = 7");

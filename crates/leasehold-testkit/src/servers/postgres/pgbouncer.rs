@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -27,7 +28,7 @@ pub enum PoolMode {
 pub struct PgBouncer {
     directory: Directory,
     port: Port,
-    _program: Program,
+    program: Mutex<Program>,
 }
 
 impl PgBouncer {
@@ -37,6 +38,15 @@ impl PgBouncer {
     /// If there is no `pgbouncer`.
     #[must_use]
     pub fn to(server: &Postgres, mode: PoolMode) -> Self {
+        Self::with(server, mode, "")
+    }
+
+    /// The same, with lines of a configuration that count for more than ours.
+    ///
+    /// # Panics
+    /// If there is no `pgbouncer`, or it does not take them.
+    #[must_use]
+    pub fn with(server: &Postgres, mode: PoolMode, settings: &str) -> Self {
         let (directory, port) = (Directory::new(), Port::reserve());
         let path = directory.path();
         let mode = match mode {
@@ -45,7 +55,7 @@ impl PgBouncer {
         };
         let configuration = format!(
             "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\n\
-             unix_socket_dir =\nauth_type = trust\nauth_file = {}/users\nmax_client_conn = 500\npool_mode = {mode}\n",
+             unix_socket_dir =\nauth_type = trust\nauth_file = {}/users\nmax_client_conn = 500\npool_mode = {mode}\n{settings}\n",
             server.socket_directory().display(),
             server.port(),
             port.number(),
@@ -57,8 +67,8 @@ impl PgBouncer {
         let mut command = Command::new(program::find("pgbouncer", "pgbouncer"));
         command.arg(path.join("pgbouncer.ini")).current_dir("/");
         user().run(&mut command);
-        let program = Program::start(command, &path.join("log"));
-        let bouncer = Self { directory, port, _program: program };
+        let program = Mutex::new(Program::start(command, &path.join("log")));
+        let bouncer = Self { directory, port, program };
         let deadline = Instant::now() + LIMIT;
         while TcpStream::connect(("127.0.0.1", bouncer.port.number())).is_err() {
             let log = || fs::read_to_string(bouncer.log_file()).unwrap_or_default();
@@ -72,6 +82,16 @@ impl PgBouncer {
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port.number())
+    }
+
+    /// Stops it, as a machine that hangs does. Who connects meanwhile waits.
+    pub fn pause(&self) {
+        self.program.lock().expect("nothing panics while it is locked").pause();
+    }
+
+    /// Has it go on.
+    pub fn resume(&self) {
+        self.program.lock().expect("nothing panics while it is locked").resume();
     }
 
     fn log_file(&self) -> PathBuf {

@@ -20,10 +20,11 @@ const TRIAL: Duration = Duration::from_millis(500);
 /// How long it may take until it was tried: whoever asks then is answered by nobody else.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// After which it is tried again, where nothing was heard: a pooler may be replaced.
+/// After which it is tried again, where nothing was heard twice: a pooler may be replaced.
 const AFTER_SILENCE: Duration = Duration::from_secs(60);
 
-/// After which it is tried again, where there was no connection.
+/// After which it is tried again, where there was no connection, or nothing was heard for once: a machine that is busy may be as
+/// slow as that.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// The message of a trial; no name's.
@@ -87,7 +88,7 @@ impl Ears {
         let tried = tokio::time::timeout(PATIENCE, self.try_out(other)).await.unwrap_or_else(|_| Err(late()));
         let (open, is_deaf, pause, answer) = match tried {
             Ok(Some(ear)) => (Some(ear), false, Duration::ZERO, Ok(())),
-            Ok(None) => (None, true, AFTER_SILENCE, Ok(())),
+            Ok(None) => (None, true, if self.are_deaf() { AFTER_SILENCE } else { AFTER_FAILURE }, Ok(())),
             Err(fault) => (None, self.are_deaf(), AFTER_FAILURE, Err(fault)), // Whoever waits looks by itself.
         };
         *self.state() = State { open, is_deaf, not_before: Some(Instant::now() + pause) };
@@ -105,7 +106,9 @@ impl Ears {
         let ear = Hearing { channel: channel.clone(), heard: Arc::clone(&heard), is_proven: Arc::clone(&is_proven) };
         tokio::spawn(hear(unasked, Arc::clone(&self.bells), ear));
         session.batch_execute(&format!("listen {channel}")).await?;
-        other.call("select pg_notify($1, $2)", &[(&channel, Type::TEXT), (&ARE_YOU_THERE, Type::TEXT)]).await?;
+        other
+            .call("select pg_notify($1, $2), $3::bigint", &[(&channel, Type::TEXT), (&ARE_YOU_THERE, Type::TEXT)])
+            .await?;
         if tokio::time::timeout(TRIAL, heard.notified()).await.is_err() {
             // Somebody else's by now, if it is a pooler's; most give the same one again.
             session.batch_execute(&format!("unlisten {channel}")).await?;

@@ -15,23 +15,46 @@ pub(super) enum Fault {
     Unsent(ErrorKind, String),
     /// What the server said, or how the connection ended, once it had been asked.
     Sent(tokio_postgres::Error),
+    /// It had been asked, and what came was the answer to another question.
+    AnothersAnswer,
     /// It is an error of ours already.
     Told(Box<Error>),
 }
 
 impl Fault {
-    /// No connection was made, so nothing was asked over it.
+    /// Nobody was logged in.
     pub fn unconnected(error: &tokio_postgres::Error) -> Self {
         let (kind, why) = match (error.as_db_error(), cause::<rustls::Error>(error)) {
             (Some(said), _) => of_the_server(said),
             (_, Some(tls)) => of_tls(tls),
-            _ if error.to_string().contains("unexpected message") => {
+            _ if is_out_of_turn(error) => {
                 let why = "it is no PostgreSQL server, or does not answer as one does; name the port of one";
                 (ErrorKind::Misconfigured, why.to_owned())
             }
             _ => of_the_way(error),
         };
         Self::Unsent(kind, why)
+    }
+
+    /// The same fault, where nothing had been asked yet that changes anything.
+    pub fn into_unsent(self) -> Self {
+        match self {
+            Self::Sent(error) => {
+                let (kind, why) = error.as_db_error().map_or_else(|| of_the_way(&error), of_the_server);
+                Self::Unsent(kind, why)
+            }
+            Self::AnothersAnswer => Self::Unsent(ErrorKind::Unavailable, ANOTHERS_ANSWER.to_owned()),
+            told => told,
+        }
+    }
+
+    /// Whether it may be what somebody else was answered. Only the end of a session is everybody's.
+    pub fn may_be_anothers(&self) -> bool {
+        match self {
+            Self::AnothersAnswer => true,
+            Self::Sent(error) => error.as_db_error().map_or_else(|| is_out_of_turn(error), |said| !is_fatal(said)),
+            Self::Unsent(..) | Self::Told(_) => false,
+        }
     }
 
     /// What it answers is of no use, whatever that is.
@@ -41,7 +64,11 @@ impl Fault {
 
     /// Whether the connection that gave this is of no use any more: it has ended, or its server takes no writes.
     pub fn breaks(&self) -> bool {
-        let Self::Sent(error) = self else { return false };
+        let error = match self {
+            Self::AnothersAnswer => return true, // Each that follows would be, too.
+            Self::Sent(error) => error,
+            Self::Unsent(..) | Self::Told(_) => return false,
+        };
         let Some(said) = error.as_db_error() else { return true };
         is_fatal(said) || *said.code() == SqlState::READ_ONLY_SQL_TRANSACTION || self.is_of_missing_tables()
     }
@@ -77,6 +104,9 @@ pub(super) fn told(fault: Fault, shown: &str) -> Error {
     match fault {
         Fault::Told(error) => *error,
         Fault::Unsent(kind, why) => Error::new(kind, format!("{shown} can't be asked: {why}")),
+        Fault::AnothersAnswer => {
+            Error::new(ErrorKind::Unavailable, format!("{shown}: {ANOTHERS_ANSWER}")).maybe_applied()
+        }
         Fault::Sent(error) => {
             let (kind, why, sure) = match error.as_db_error() {
                 // One statement, and it failed: what it did was undone. Unless the session was ended over it.
@@ -95,8 +125,17 @@ pub(super) fn told(fault: Fault, shown: &str) -> Error {
     }
 }
 
+/// Whose fault it may be that answers come out of turn.
+const ANOTHERS_ANSWER: &str = "it gave the answer to another question, as a pooler may do after a client has died \
+                               (PgBouncer before 1.21 does; use a newer one)";
+
 /// Where it says what a role has to be allowed.
 const NEEDED: &str = "`leasehold migrate --print` shows the tables and rights that locks need";
+
+/// Whether what came can't follow what was sent. The library keeps the kinds of its errors to itself.
+fn is_out_of_turn(error: &tokio_postgres::Error) -> bool {
+    error.to_string().contains("unexpected message") || error.to_string().contains("unexpected number of")
+}
 
 fn is_fatal(said: &DbError) -> bool {
     // Where messages are translated the severity is, too; the parsed one is not.
@@ -145,6 +184,9 @@ fn of_the_way(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     if kind == Some(io::ErrorKind::TimedOut) {
         return (ErrorKind::TimedOut, format!("it did not answer in time ({why})"));
     }
+    if is_out_of_turn(error) {
+        return (ErrorKind::Unavailable, ANOTHERS_ANSWER.to_owned());
+    }
     if why.contains("does not support TLS") {
         return (ErrorKind::Misconfigured, "it does not speak TLS; set `ssl = on` there".to_owned());
     }
@@ -154,9 +196,6 @@ fn of_the_way(error: &tokio_postgres::Error) -> (ErrorKind, String) {
     }
     if why.starts_with("error deserializing") || why.starts_with("error parsing") {
         return (ErrorKind::Internal, format!("it gave an answer that can't be read ({why})"));
-    }
-    if why.contains("does not allow read-write") || why.contains("read-only") {
-        return (ErrorKind::Unavailable, format!("none of them takes writes ({why})"));
     }
     if kind == Some(io::ErrorKind::ConnectionRefused) {
         return (ErrorKind::Unavailable, format!("nobody listens there ({why}); {NOBODY_THERE}"));

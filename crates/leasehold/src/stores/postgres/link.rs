@@ -1,10 +1,12 @@
 //! The link to a server: made when it is needed, given up when it breaks, and nothing waits in it.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::future::{self, Either};
+use futures_util::stream::{self, BoxStream, FuturesOrdered, StreamExt};
 use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
@@ -25,6 +27,12 @@ const SILENCE: Duration = Duration::from_millis(3500);
 
 /// How long tables may take to be made. All who come first wait for one of them to do it.
 const UNTIL_READY: Duration = Duration::from_secs(10);
+
+/// The first question over each connection.
+const GREETING: &str = "select $1::bigint, current_setting('transaction_read_only') = 'off'";
+
+/// How many sessions may come with somebody else's answers before no more is tried.
+const SESSIONS_OF_OTHERS: u32 = 4;
 
 /// What a statement is given.
 pub(super) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -89,23 +97,34 @@ impl Server {
         self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A new connection.
+    /// A new connection, over which it has answered what it was asked. Of several hosts to the first one that takes writes; all
+    /// of them are tried at once, so that a machine that is gone takes none of the others' time.
     pub async fn connect(&self, what_for: &str) -> Result<(Client, Unasked), Fault> {
-        let told = |error| Fault::Told(Box::new(error));
-        let config = self.options.config(what_for).map_err(told)?;
-        let connected = async {
-            match &self.options.tls {
-                None => config.connect(NoTls).await.map(|(client, connection)| (client, unasked(connection))),
-                Some(tls) => {
-                    let connector = tls::connector(tls).map_err(told)?;
-                    config.connect(connector).await.map(|(client, connection)| (client, unasked(connection)))
-                }
+        let hosts = self.options.by_host();
+        let mut tried: FuturesOrdered<_> = hosts.iter().map(|(_, host)| self.meet(host, what_for)).collect();
+        let mut last = Fault::Unsent(ErrorKind::Misconfigured, "it has no host".to_owned());
+        while let Some(met) = tried.next().await {
+            match met {
+                Err(fault) => last = fault,
+                met => return met,
             }
-            .map_err(|error| Fault::unconnected(&error))
-        };
-        let late =
-            |_| Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {PATIENCE:?}; {IF_IT_IS_SILENT}"));
-        tokio::time::timeout(PATIENCE, connected).await.map_err(late)?
+        }
+        Err(last)
+    }
+
+    /// A session at one host. A pooler may give one in which somebody else's answers are still to come.
+    async fn meet(&self, host: &Options, what_for: &str) -> Result<(Client, Unasked), Fault> {
+        let mut others_left = SESSIONS_OF_OTHERS;
+        loop {
+            let (client, mut unasked) = log_in(host, what_for).await?;
+            let greeted = tokio::time::timeout(UNTIL_READY, greet(&client, &mut unasked));
+            match greeted.await.unwrap_or_else(|_| Err(silent(UNTIL_READY))) {
+                Ok(false) if self.options.has_several_hosts() => return Err(Fault::of_a_standby()),
+                Ok(_) => return Ok((client, unasked)),
+                Err(fault) if fault.may_be_anothers() && others_left > 0 => others_left -= 1,
+                Err(fault) => return Err(fault.into_unsent()),
+            }
+        }
     }
 
     /// Some of them are not there: the next session makes them.
@@ -131,7 +150,7 @@ impl Server {
             None => self.agreed(client).await.map(Some),
             Some(table) => shedlock::check(client, table).await.map(|()| None),
         };
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = home.map_err(as_unsent)?;
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = home.map_err(Fault::into_unsent)?;
         self.prepared.store(true, Ordering::Release);
         Ok(())
     }
@@ -215,12 +234,47 @@ impl Silence {
     }
 }
 
-/// What fails before anything was asked changed nothing that was asked.
-fn as_unsent(fault: Fault) -> Fault {
-    match fault {
-        Fault::Sent(error) => Fault::unconnected(&error),
-        other => other,
+async fn log_in(host: &Options, what_for: &str) -> Result<(Client, Unasked), Fault> {
+    let told = |error| Fault::Told(Box::new(error));
+    let config = host.config(what_for).map_err(told)?;
+    let logged_in = async {
+        match &host.tls {
+            None => config.connect(NoTls).await.map(|(client, connection)| (client, unasked(connection))),
+            Some(tls) => {
+                let connector = tls::connector(tls).map_err(told)?;
+                config.connect(connector).await.map(|(client, connection)| (client, unasked(connection)))
+            }
+        }
+        .map_err(|error| Fault::unconnected(&error))
+    };
+    tokio::time::timeout(PATIENCE, logged_in).await.map_err(|_| silent(PATIENCE))?
+}
+
+/// Whether it takes writes, and answers what it is asked at all. What it says unasked meanwhile is said to nobody of ours.
+async fn greet(client: &Client, unasked: &mut Unasked) -> Result<bool, Fault> {
+    let question = rand::random::<i64>();
+    let given: [Given<'_>; 1] = [(&question, Type::INT8)];
+    let answer = pin!(client.query_typed_one(GREETING, &given));
+    let ends = pin!(async {
+        while let Some(said) = unasked.next().await {
+            said?;
+        }
+        Ok(())
+    });
+    let row = match future::select(answer, ends).await {
+        Either::Left((answer, _)) => answer?,
+        Either::Right((Err(error), _)) => return Err(Fault::Sent(error)),
+        Either::Right((Ok(()), answer)) => answer.await?,
+    };
+    let asked: Option<i64> = row.try_get(0).ok();
+    match row.try_get(1) {
+        Ok(takes_writes) if asked == Some(question) => Ok(takes_writes),
+        _ => Err(Fault::AnothersAnswer),
     }
+}
+
+fn silent(limit: Duration) -> Fault {
+    Fault::Unsent(ErrorKind::TimedOut, format!("it did not answer within {limit:?}; {IF_IT_IS_SILENT}"))
 }
 
 fn unasked<S, T>(mut connection: Connection<S, T>) -> Unasked
@@ -231,6 +285,12 @@ where
     stream::poll_fn(move |context| connection.poll_message(context)).boxed()
 }
 
+/// Whether an answer is to this question.
+fn is_to(question: i64, rows: &[Row]) -> bool {
+    let last = |row: &Row| row.try_get(row.len().checked_sub(1)?).ok();
+    rows.first().and_then(last) == Some(question)
+}
+
 impl Link {
     /// A link that connects when it is first used.
     pub fn new(server: Arc<Server>, what_for: &'static str) -> Self {
@@ -238,6 +298,10 @@ impl Link {
     }
 
     /// Runs a statement, and reads all its rows. Once more where it is certain that nothing was done.
+    ///
+    /// The last parameter of the statement is a number of ours, which is to be in the last column of what it answers, and that
+    /// has a row: a pooler may give this question the answer to somebody's who is gone, and it might say of a lock that it was
+    /// granted.
     pub async fn call(self: &Arc<Self>, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
         match self.once(statement, given).await {
             Err(fault) if fault.is_worth_another_try() => self.once(statement, given).await,
@@ -254,7 +318,7 @@ impl Link {
     /// What the server's clock shows. A standby's doesn't count, and the link to it is given up: another host may be the
     /// primary by now.
     pub async fn time(self: &Arc<Self>) -> Result<Duration, Fault> {
-        let row = self.call_for_one(TIME, &[]).await?;
+        let row = self.call_for_one(&format!("{TIME}, $1::bigint"), &[]).await?;
         if row.try_get(1)? {
             if let Some(live) = self.current() {
                 live.broken.store(true, Ordering::Release);
@@ -284,9 +348,12 @@ impl Link {
     }
 
     async fn asked(&self, live: &Live, nth: u64, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>, Fault> {
+        let question = rand::random::<i64>();
+        let given: Vec<Given<'_>> = given.iter().cloned().chain([(&question as _, Type::INT8)]).collect();
         // Unnamed: behind a pooler the next statement may go to a server that knows no other.
-        let answer = live.client.query_typed(statement, given).await.map_err(Fault::Sent);
+        let answer = live.client.query_typed(statement, &given).await.map_err(Fault::Sent);
         live.silence().answered(nth);
+        let answer = answer.and_then(|rows| if is_to(question, &rows) { Ok(rows) } else { Err(Fault::AnothersAnswer) });
         if let Err(fault) = &answer
             && fault.breaks()
         {

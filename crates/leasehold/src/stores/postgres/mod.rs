@@ -280,7 +280,7 @@ impl Postgres {
         let name = name.map(LockName::as_str);
         let given: [Given<'_>; 2] = [(&self.namespace(), Type::TEXT), (&name, Type::TEXT)];
         let rows = self.ask(&self.server.statements.look, &given).await?;
-        let slots: Result<Vec<_>, _> = rows.into_iter().map(rows::looked).collect();
+        let slots: Result<Vec<_>, _> = rows.into_iter().filter_map(|row| rows::looked(row).transpose()).collect();
         let slots = slots.map_err(|error| self.told(Fault::Sent(error)))?;
         sql::by_name(slots).into_iter().map(sql::Shown::holding).collect()
     }

@@ -60,8 +60,8 @@ impl Postgres {
             (&i64::from(of.most), Type::INT8),
         ];
         let found = self.ask_aside(&self.server.statements.notes, &given).await?;
-        let read = |row| rows::noted(row).map_err(|error| self.told(Fault::Sent(error)))?;
-        found.into_iter().map(read).collect()
+        let read = |row| rows::noted(row).map_err(|error| self.told(Fault::Sent(error))).transpose();
+        found.into_iter().filter_map(read).map(Result::flatten).collect()
     }
 
     async fn put_away(&self, topic: &Topic, ids: &[NoteId]) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::SslMode;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Namespace;
@@ -152,9 +152,6 @@ impl Options {
         if let Some(database) = &self.database {
             config.dbname(database);
         }
-        if self.has_several_hosts() {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite); // the one of them that takes writes
-        }
         config
             .application_name(format!("leasehold {what_for} {}", std::process::id()))
             .ssl_mode(if self.tls.is_some() { SslMode::Require } else { SslMode::Disable })
@@ -242,7 +239,6 @@ mod tests {
         assert!(!options.shown.contains("hunt"), "{}", options.shown);
         let config = read("postgresql://a,b:6432/jobs").config("test").unwrap();
         assert_eq!(config.get_ports(), [5432, 6432]);
-        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         let config = read("postgres:///jobs?host=/run/postgresql&port=5433&user=bob").config("test").unwrap();
         assert_eq!(config.get_ports(), [5433]);
         assert_eq!(config.get_hosts(), [tokio_postgres::config::Host::Unix("/run/postgresql".into())]);

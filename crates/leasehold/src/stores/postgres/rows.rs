@@ -62,10 +62,11 @@ pub(super) fn revoked(row: Row, name: &str) -> Result<Option<Shown>, Error> {
     Ok(Some(shown).filter(|shown| !shown.taken.is_empty()))
 }
 
-/// A name's slot, with how many wait for the name and how many permits it has.
-pub(super) fn looked(row: Row) -> Result<(String, i64, i64, Taken), Error> {
+/// A name's slot, with how many wait for the name and how many permits it has; none where there is nothing to say.
+pub(super) fn looked(row: Row) -> Result<Option<(String, i64, i64, Taken)>, Error> {
     let mut columns = Columns::of(row);
-    let (name, waiting, permits) = (columns.next()?, columns.next()?, columns.next()?);
+    let Some(name) = columns.next()? else { return Ok(None) };
+    let (waiting, permits) = (columns.next()?, columns.next()?);
     let slot = Taken {
         holder: columns.next()?,
         label: columns.next()?,
@@ -74,7 +75,7 @@ pub(super) fn looked(row: Row) -> Result<(String, i64, i64, Taken), Error> {
         rest: columns.next()?,
         revoked: columns.next()?,
     };
-    Ok((name, waiting, permits, slot))
+    Ok(Some((name, waiting, permits, slot)))
 }
 
 /// One who waits; or the row of nobody, whether it is that of a standby. A ticket is of the server's clock: a place is as old
@@ -115,9 +116,10 @@ pub(super) fn ticked(row: Row) -> Result<Ticked, Error> {
     Ok(Ticked { outcome: columns.next()?, attempt: columns.next()?, value: columns.next()? })
 }
 
-/// A note.
-pub(super) fn noted(row: Row) -> Result<Told<Noted>, Error> {
+/// A note; none where there is none.
+pub(super) fn noted(row: Row) -> Result<Option<Told<Noted>>, Error> {
     let mut columns = Columns::of(row);
-    let (written, id, said): (i64, String, Vec<u8>) = (columns.next()?, columns.next()?, columns.next()?);
-    Ok(notes::noted(written, id.as_bytes(), &said))
+    let Some(written) = columns.next()? else { return Ok(None) };
+    let (id, said): (String, Vec<u8>) = (columns.next()?, columns.next()?);
+    Ok(Some(notes::noted(written, id.as_bytes(), &said)))
 }

@@ -38,11 +38,14 @@ const TAKE: &str = "
                 locked_by = case when t.lock_until <= @now then $2 else t.locked_by end
             where t.lock_until <= @now or right(t.locked_by, 33) = $3
             returning @read
+    ),
+    answer as (
+        select * from taken
+        union all
+        select @read from @table
+            where name = $1 and not exists (select from taken) and right(locked_by, 33) is distinct from $3
     )
-    select * from taken
-    union all
-    select @read from @table
-        where name = $1 and not exists (select from taken) and right(locked_by, 33) is distinct from $3";
+    select answer.*, $5::bigint from (select 1) one left join answer on true";
 
 const LENGTHEN: &str = "
     update @table as t set lock_until = greatest(t.lock_until, @now + make_interval(secs => asked.ttl))
@@ -55,7 +58,7 @@ const FREE: &str = "
         lock_until = @now + make_interval(secs => $3),
         locked_by = case when $3 > 0 then left(locked_by, -33) || ':kept' else locked_by end
         where name = $1 and @mark = $2 and lock_until > @now
-        returning 1";
+        returning name";
 
 const ROWS: &str = "select @read from @table where $1 is null or name = $1";
 
@@ -63,7 +66,7 @@ const END: &str = "
     update @table set lock_until = @now
         where name = $1 and coalesce(locked_by, '') = $2 and (extract(epoch from locked_at) * 1000000)::bigint = $3
             and lock_until > @now
-        returning 1";
+        returning name";
 
 /// The columns that have to be instants without a time zone, as precise as milliseconds.
 const COLUMNS: &str = "
@@ -77,6 +80,7 @@ pub(super) struct Rows {
     statements: Arc<Statements>,
 }
 
+/// As [`Link::call`] wants them: the last thing that is given comes back in the last column.
 struct Statements {
     take: String,
     lengthen: String,
@@ -88,7 +92,18 @@ struct Statements {
 impl Statements {
     fn of(table: &str) -> Self {
         let fill = |text: &str| statement(&text.replace("@read", READ), table, NOW);
-        Self { take: fill(TAKE), lengthen: fill(LENGTHEN), free: fill(FREE), rows: fill(ROWS), end: fill(END) }
+        // An answer without a row could be to any question.
+        let answering = |text: &str, number: &str| {
+            let select = "select answer.*, @number::bigint from (select 1) one left join answer on true";
+            fill(&format!("with answer as ({text})\n    {select}").replace("@number", number))
+        };
+        Self {
+            take: fill(TAKE),
+            lengthen: answering(LENGTHEN, "$4"),
+            free: answering(FREE, "$4"),
+            rows: answering(ROWS, "$2"),
+            end: answering(END, "$4"),
+        }
     }
 }
 
@@ -101,7 +116,9 @@ impl Rows {
     }
 
     async fn ask(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Columns>> {
-        self.link.call(statement, given).await.map_err(|fault| self.told(fault))
+        let mut rows = self.link.call(statement, given).await.map_err(|fault| self.told(fault))?;
+        rows.retain(|row| !matches!(row.try_get::<_, Option<&str>>(0), Ok(None))); // There was none.
+        Ok(rows)
     }
 
     async fn read(&self, statement: &str, given: &[Given<'_>]) -> Result<Vec<Row>> {

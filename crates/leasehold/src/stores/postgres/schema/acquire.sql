@@ -1,14 +1,16 @@
 -- Asks for a lease, under a route if there is an epoch. Outcomes: 1 granted · 2 held · 3 claimed before (o_value: the
 -- newest; o_attempt: unfinished) · 4 ahead of the clock by o_value · 5 behind it by o_value · 6 others have o_permits ·
 -- 7 the clock is wrong · 8 another route · 9 the holder has a lease of a later one · 10 no token is left in this epoch
-create or replace procedure @.leasehold_v2_acquire(
+-- o_asked, here and in each that follows, is answered as it was given, so that whoever asked knows that the answer is to
+-- that question: a pooler may hand out a session in which the answers to somebody who is gone are still to come.
+create or replace procedure @.leasehold_v4_acquire(
     p_ns text, p_name text, p_holder text, p_label text, p_ttl bigint, p_permits bigint,
     p_tick bigint, p_retry boolean, p_keep bigint,
     p_queue boolean, p_ticket bigint, p_client text, p_sent bigint, p_epoch bigint,
     inout o_outcome integer, inout o_token bigint, inout o_attempt integer, inout o_value bigint,
     inout o_ahead bigint, inout o_ticket bigint, inout o_permits bigint,
     inout o_holders text[], inout o_labels text[], inout o_tokens bigint[],
-    inout o_ages bigint[], inout o_rests bigint[], inout o_revoked boolean[])
+    inout o_ages bigint[], inout o_rests bigint[], inout o_revoked boolean[], inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;                         -- what the clock shows

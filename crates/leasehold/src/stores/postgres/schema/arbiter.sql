@@ -20,9 +20,9 @@ $$;
 
 -- Takes a lease over from where the route led before. 1 done · 8 another route, or one that is not pending · 9 the holder
 -- has a lease of a later one · 11 somebody else has one · 12 it was revoked here.
-create or replace procedure @.leasehold_v2_carry(
+create or replace procedure @.leasehold_v4_carry(
     p_ns text, p_name text, p_holder text, p_label text, p_token bigint, p_ttl bigint, p_epoch bigint,
-    inout o_outcome integer)
+    inout o_outcome integer, inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -70,10 +70,11 @@ create or replace function @.leasehold_v2_route_key(p_ns text) returns bigint la
 as $$ select hashtextextended('leasehold route ' || p_ns, 0) $$;
 
 -- The route, if there is one. o_wait: in how long it comes into force; negative, for how long it has been; null: not armed.
-create or replace procedure @.leasehold_v2_route(
+create or replace procedure @.leasehold_v4_route(
     p_ns text,
     inout o_epoch bigint, inout o_incarnation text, inout o_wait bigint, inout o_lease bigint, inout o_drift bigint,
-    inout o_max_ttl bigint, inout o_identity text, inout o_patience bigint, inout o_complained bigint)
+    inout o_max_ttl bigint, inout o_identity text, inout o_patience bigint, inout o_complained bigint,
+    inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -92,9 +93,9 @@ end
 $$;
 
 -- Writes the first route, unless there is one.
-create or replace procedure @.leasehold_v2_found(
+create or replace procedure @.leasehold_v4_found(
     p_ns text, p_epoch bigint, p_incarnation text, p_lease bigint, p_drift bigint, p_max_ttl bigint, p_identity text,
-    inout o_found integer)
+    inout o_found integer, inout o_asked bigint)
 language plpgsql as $$
 begin
     --@begin
@@ -108,8 +109,9 @@ $$;
 
 -- Goes to the next route, if this one is the latest and has been in force for long enough. Gives it no time: a commit may
 -- be late, and others go on giving the old one out until then.
-create or replace procedure @.leasehold_v2_switch(
-    p_ns text, p_from bigint, p_incarnation text, p_dwell bigint, p_patience bigint, inout o_switched integer)
+create or replace procedure @.leasehold_v4_switch(
+    p_ns text, p_from bigint, p_incarnation text, p_dwell bigint, p_patience bigint, inout o_switched integer,
+    inout o_asked bigint)
 language plpgsql as $$
 begin
     --@begin
@@ -122,7 +124,8 @@ end
 $$;
 
 -- Has the route come into force after a while. Whoever calls this has seen it, so it is committed.
-create or replace procedure @.leasehold_v2_arm(p_ns text, p_epoch bigint, p_drain bigint, inout o_armed integer)
+create or replace procedure @.leasehold_v4_arm(
+    p_ns text, p_epoch bigint, p_drain bigint, inout o_armed integer, inout o_asked bigint)
 language plpgsql as $$
 begin
     --@begin
@@ -135,7 +138,9 @@ end
 $$;
 
 -- Somebody can't reach the primary.
-create or replace procedure @.leasehold_v2_complain(p_ns text, inout o_noted integer) language plpgsql as $$
+create or replace procedure @.leasehold_v4_complain(
+    p_ns text, inout o_noted integer, inout o_asked bigint)
+language plpgsql as $$
 begin
     --@begin
     perform @.leasehold_v2_lasting();
@@ -146,8 +151,9 @@ $$;
 
 -- Data was lost: goes two epochs up, unarmed, and has all ticks count as claimed until now. Names that the backup doesn't
 -- know have marks, too, and a node whose clock was fast may have claimed ahead. Keys have no time. Answers the epoch.
-create or replace procedure @.leasehold_v2_repair(
-    p_ns text, p_seen bigint, p_lease bigint, p_drift bigint, p_max_ttl bigint, p_identity text, inout o_epoch bigint)
+create or replace procedure @.leasehold_v4_repair(
+    p_ns text, p_seen bigint, p_lease bigint, p_drift bigint, p_max_ttl bigint, p_identity text, inout o_epoch bigint,
+    inout o_asked bigint)
 language plpgsql as $$
 begin
     --@begin
@@ -199,9 +205,9 @@ $$;
 
 -- Claims a tick for who has the lease, wherever that is. 1 claimed, so often (o_value: the one that was given up) · 2 a
 -- transaction that is open completes it · 8 another route · else as acquire says.
-create or replace procedure @.leasehold_v2_tick(
+create or replace procedure @.leasehold_v4_tick(
     p_ns text, p_name text, p_holder text, p_epoch bigint, p_tick bigint, p_retry boolean, p_keep bigint,
-    p_again boolean, inout o_outcome integer, inout o_attempt integer, inout o_value bigint)
+    p_again boolean, inout o_outcome integer, inout o_attempt integer, inout o_value bigint, inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -251,9 +257,9 @@ end
 $$;
 
 -- How a tick stands: 1 it may be claimed · 2 it is running · else as acquire says.
-create or replace procedure @.leasehold_v2_stands(
+create or replace procedure @.leasehold_v4_stands(
     p_ns text, p_name text, p_tick bigint, p_retry boolean, p_keep bigint, p_alive text,
-    inout o_outcome integer, inout o_attempt integer, inout o_value bigint)
+    inout o_outcome integer, inout o_attempt integer, inout o_value bigint, inout o_asked bigint)
 language plpgsql as $$
 declare
     tick record;

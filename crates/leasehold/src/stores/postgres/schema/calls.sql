@@ -1,6 +1,7 @@
 -- Ends a lease. 1: it was the holder's · 0: it was not (any more).
-create or replace procedure @.leasehold_v2_release(
-    p_ns text, p_name text, p_holder text, p_rest bigint, p_verdict integer, p_tick bigint, inout o_released integer)
+create or replace procedure @.leasehold_v4_release(
+    p_ns text, p_name text, p_holder text, p_rest bigint, p_verdict integer, p_tick bigint, inout o_released integer,
+    inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -38,7 +39,8 @@ end
 $$;
 
 -- Out of the queue; what was granted meanwhile is free again, its work never begun. 1: there was something to leave.
-create or replace procedure @.leasehold_v2_leave(p_ns text, p_name text, p_holder text, inout o_left integer)
+create or replace procedure @.leasehold_v4_leave(
+    p_ns text, p_name text, p_holder text, inout o_left integer, inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -54,9 +56,9 @@ end
 $$;
 
 -- Renews leases; with an epoch only those that have it as their tag. An answer for each: 1 renewed · 2 revoked · 0 gone · 3 somebody is at it: ask again, `p_patient`.
-create or replace procedure @.leasehold_v2_renew(
+create or replace procedure @.leasehold_v4_renew(
     p_ns text, p_names text[], p_holders text[], p_ttls bigint[], p_patient boolean, p_epoch bigint,
-    inout o_answers integer[])
+    inout o_answers integer[], inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -101,11 +103,11 @@ end
 $$;
 
 -- Ends somebody else's hold, or everybody's (p_holder null); what it was, as acquire tells it.
-create or replace procedure @.leasehold_v2_revoke(
+create or replace procedure @.leasehold_v4_revoke(
     p_ns text, p_name text, p_holder text, p_now boolean,
     inout o_waiting bigint, inout o_permits bigint,
     inout o_holders text[], inout o_labels text[], inout o_tokens bigint[],
-    inout o_ages bigint[], inout o_rests bigint[], inout o_revoked boolean[])
+    inout o_ages bigint[], inout o_rests bigint[], inout o_revoked boolean[], inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -132,7 +134,9 @@ end
 $$;
 
 -- Forgets a name's mark and its open ticks, whoever runs one: that one's lease goes on. 1: there was one.
-create or replace procedure @.leasehold_v3_reset(p_ns text, p_name text, inout o_reset integer) language plpgsql as $$
+create or replace procedure @.leasehold_v4_reset(
+    p_ns text, p_name text, inout o_reset integer, inout o_asked bigint)
+language plpgsql as $$
 begin
     --@begin
     perform @.leasehold_v2_lasting();

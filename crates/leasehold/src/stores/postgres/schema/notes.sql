@@ -30,9 +30,9 @@ $$;
 
 -- Writes notes of one topic in order, each in the place of the one with its id; then no more than `p_most` are left. Whoever
 -- brings some takes a few more away that are over, whatever they are about. Answers how many it wrote.
-create or replace procedure @.leasehold_v3_note(
+create or replace procedure @.leasehold_v4_note(
     p_ns text, p_sort text, p_name text, p_ids text[], p_said bytea[], p_keep bigint, p_most bigint,
-    inout o_written integer)
+    inout o_written integer, inout o_asked bigint)
 language plpgsql as $$
 declare
     at bigint;
@@ -80,8 +80,8 @@ end
 $$;
 
 -- Takes notes of a topic away. Answers how many.
-create or replace procedure @.leasehold_v3_erase(
-    p_ns text, p_sort text, p_name text, p_ids text[], inout o_erased bigint)
+create or replace procedure @.leasehold_v4_erase(
+    p_ns text, p_sort text, p_name text, p_ids text[], inout o_erased bigint, inout o_asked bigint)
 language plpgsql as $$
 begin
     --@begin
