@@ -42,8 +42,8 @@ fn a_run_is_one_trace_with_its_steps() {
 fn over_redis_too_and_with_the_renewals_of_a_long_job() {
     let (server, collector, bench) = (Redis::start(), Collector::start(), Bench::new());
     let url = server.url();
-    let on = ["run", "a", "--store", &url, "--ttl", "4s", "--once-per", "1d", "--", "sleep", "3"];
-    let ran = ran(collector.of(&mut bench.command(on)));
+    let on = ["run", "a", "--store", &url, "--ttl", "4s", "--kill-after", "200ms", "--once-per", "1d", "--"];
+    let ran = ran(collector.of(&mut bench.command(on.iter().chain(&["sleep", "3"]))));
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let trace = collector.run();
     assert_eq!(trace.root.get("leasehold.store"), "redis");
