@@ -16,9 +16,9 @@ leasehold run report --wait --quiet -- echo '   second begins'
 wait
 
 echo '2. A job runs longer than its TTL; who waits for half of one gives up, the job goes on.'
-leasehold run import --ttl 2s -- sh -c "touch $dir/two; sleep 3; echo '   the long job is done'" &
+leasehold run import --ttl 4s --kill-after 1s -- sh -c "touch $dir/two; sleep 6; echo '   the long job is done'" &
 until_exists two
-leasehold run import --ttl 2s --wait=1s -- echo 'never' 2>"$dir/told"
+leasehold run import --ttl 4s --wait=2s -- echo 'never' 2>"$dir/told"
 echo "   gave up with $?: $(sed '$!d; s/held by .*; /held by …; /; s/^leasehold: //' "$dir/told")"
 wait
 

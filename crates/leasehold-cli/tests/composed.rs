@@ -115,7 +115,8 @@ fn a_run_that_does_not_wait_outlasts_a_silence() {
     let job = two.job();
     let asked = Instant::now();
     two.run(&["run", "a", "--", "touch", "ran"]).fails(75, &["a: held by"]);
-    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    // So long it would be asked again, did nobody answer.
+    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
     two.primary.pause();
     two.run(&["run", "b", "--", "echo", "ran"]).says(&["ran"]);
     assert_eq!(two.route()["target"], "arbiter");
@@ -148,7 +149,9 @@ fn n07_whoever_falls_back_falls_back_to_the_same_lock() {
         assert!(matches!(outcome, Outcome::Contended(_)), "{outcome:?}");
         arbiter.list().await.unwrap()
     });
-    assert_eq!(held.iter().map(|holding| holding.name.as_str()).collect::<Vec<_>>(), ["a"], "there is one key");
+    let names = held.iter().map(|holding| holding.name.as_str());
+    // Whoever puts together what was counted has a lock for that.
+    assert_eq!(names.filter(|name| *name != "leasehold:tally").collect::<Vec<_>>(), ["a"], "there is one key");
     let (code, told) = two.ends(job);
     assert!(code == 0 && !two.bench.path("ran").exists(), "{told}");
 }
@@ -213,8 +216,10 @@ fn a_route_that_was_lost_is_told_with_the_command_that_sets_it() {
     let two = Two::start();
     two.run(&["route"]).says(&["there is no route yet"]);
     two.run(&["run", "a", "--wait=40s", "--", "true"]).says(&[]);
+    // The first, unless this machine has stood still.
+    let seen = format!("number {} has been seen", two.route()["epoch"]);
     two.arbiter.sql("delete from leasehold_routes");
-    let (seen, command) = ("number 1 has been seen", "`leasehold route set --restored --config /");
+    let (seen, command) = (seen.as_str(), "`leasehold route set --restored --config /");
     for verb in [&["route"][..], &["route", "--json"], &["status", "a"], &["run", "a", "--", "true"]] {
         two.run(verb).fails(78, &[seen, command]);
     }
@@ -229,7 +234,8 @@ fn a_restored_arbiter_is_set_to_a_later_route() {
     let two = Two::start();
     let slot = ["run", "s", "--wait=40s", "--once-per", "0 0 1 1 *", "--", "echo", "ran"];
     two.run(&["run", "b", "--wait=40s", "--", "true"]).says(&[]);
-    assert_eq!(two.route()["epoch"], 1);
+    // The first, unless this machine has stood still.
+    let first = two.route()["epoch"].as_u64().expect("a number");
     let dump = two.arbiter.dump();
     two.run(&slot).says(&["ran"]);
     two.to_primary.refuse();
@@ -241,7 +247,10 @@ fn a_restored_arbiter_is_set_to_a_later_route() {
     two.run(&["route", "set", "--restored"]).says(&["the route is number "]);
     let again = two.run(&slot);
     assert!(again.code == 0 && again.stdout.is_empty(), "what the backup doesn't know counts as run: {again:?}");
-    assert!(two.route()["epoch"].as_u64() > Some(3), "nobody who has seen the second one carries a lease to it");
+    assert!(
+        two.route()["epoch"].as_u64() > Some(first + 2),
+        "nobody who has seen the second one carries a lease to it"
+    );
     two.run(&["route", "set", "--restored", "--seen", "73859925941328"]).fails(64, &["is no route's number"]);
     two.primary.restart();
     two.run(&["route", "set", "--restored"]).fails(69, &["lost its data, too", "clients have seen"]);
@@ -290,7 +299,7 @@ fn typed(message: &str, verb: &str) -> common::Ran {
 #[test]
 fn a_loss_that_has_to_be_accepted_is_told_with_the_command_that_does_it() {
     let (servers, bench) = ([0; 3].map(|_| Redis::start()), Bench::new());
-    let members: Vec<_> = servers.iter().map(|server| format!("\"{}?max_ttl=2\"", server.url())).collect();
+    let members: Vec<_> = servers.iter().map(|server| format!("\"{}?max_ttl=6\"", server.url())).collect();
     bench.write("leasehold.toml", &format!("[stores.q]\nquorum = [{}]\n", members.join(", ")));
     let on = |args: &[&str]| {
         let store = ["--store", "q", "--namespace", "night shift"];
@@ -301,11 +310,14 @@ fn a_loss_that_has_to_be_accepted_is_told_with_the_command_that_does_it() {
     let doctor = on(&["doctor"]);
     assert!(doctor.code == 0 && doctor.stdout.contains("whoever first asks for a lock founds it"), "{doctor:?}");
     run("--wait=40s").says(&[]);
-    on(&["doctor"]).says(&["all of its 3 members answer"]);
+    // A member that is late is told as one that does not answer.
+    let is_told = |words: &str| on(&["doctor"]).stdout.contains(words);
+    eventually("all of them answer", LIMIT, || is_told("all of its 3 members answer"));
     servers[1].restart();
     servers[2].restart();
+    eventually("one remembers", LIMIT, || is_told("1 of its 3 members remember all names"));
     let doctor = on(&["doctor"]);
-    assert!(doctor.code == 78 && doctor.stdout.contains("1 of its 3 members remember all names"), "{doctor:?}");
+    assert_eq!(doctor.code, 78, "{doctor:?}");
     let command = "leasehold accept-loss --yes --config ";
     assert!(doctor.stdout.contains(command), "{doctor:?}");
     eventually("their guards are over", LIMIT, || run("-v").stderr.contains(command));
@@ -323,8 +335,8 @@ fn a_server_that_is_listed_twice_makes_no_quorum() {
     let (servers, bench) = ([0; 2].map(|_| Redis::start()), Bench::new());
     let (one, other) = (servers[0].address(), servers[1].address());
     let localhost = one.replace("127.0.0.1", "localhost");
-    let store = format!("redlock://{one},{other},{localhost}?max_ttl=2");
-    let run = ["run", "a", "--ttl", "2s", "--wait=10s", "--", "touch", "ran"];
+    let store = format!("redlock://{one},{other},{localhost}?max_ttl=8");
+    let run = ["run", "a", "--ttl", "8s", "--wait=10s", "--", "touch", "ran"];
     common::ran(bench.bare(run).env("LEASEHOLD_STORE", &store)).fails(78, &["are the same server"]);
     let doctor = common::ran(bench.bare(["doctor"]).env("LEASEHOLD_STORE", &store));
     assert!(doctor.code == 78 && doctor.stdout.contains("are the same server"), "{doctor:?}");

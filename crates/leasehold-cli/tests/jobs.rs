@@ -118,7 +118,7 @@ fn q15_a_machine_that_dies_in_the_middle_is_replaced_with_retry_failed_and_not_w
     for retry in [false, true] {
         let bench = Bench::new();
         let options: Vec<&str> =
-            ["a", "--ttl", "2s", "--once-per", YEAR].into_iter().chain(retry.then_some("--retry-failed")).collect();
+            ["a", "--ttl", "4s", "--once-per", YEAR].into_iter().chain(retry.then_some("--retry-failed")).collect();
         let job = Job::start(&bench, &options);
         let pid = fs::read_to_string(bench.path("began")).unwrap();
         job.signal(Signal::SIGKILL);
@@ -171,8 +171,8 @@ fn a_run_that_was_told_to_end_and_did_so_politely_has_not_succeeded() {
 #[test]
 fn a_run_that_is_cut_has_failed() {
     let bench = Bench::new();
-    let cut =
-        ["a", "--ttl", "2s", "--kill-after", "200ms", "--max-hold", "300ms", "--once-per", YEAR, "--retry-failed"];
+    // It has to begin before that.
+    let cut = ["a", "--kill-after", "200ms", "--max-hold", "2s", "--once-per", YEAR, "--retry-failed"];
     runs(&bench, &cut, "sleep 60").fails(76, &["held for longer"]);
     runs(&bench, &cut, "echo attempt $LEASEHOLD_ATTEMPT").says(&["attempt 2"]);
 }
@@ -293,7 +293,7 @@ fn so_many_hold_it_and_no_more() {
 #[test]
 fn an_operator_ends_one_of_several_holds() {
     let bench = Bench::new();
-    let options = ["p", "--permits", "2", "--ttl", "3s"];
+    let options = ["p", "--permits", "2", "--ttl", "9s"];
     let jobs = [Job::start(&bench, &options), Job::start(&bench, &options)];
     let status = bench.run(["status", "p", "--json"]).json();
     let (first, second) = (status["holder"].as_str().unwrap(), status["others"][0]["holder"].as_str().unwrap());
@@ -344,7 +344,7 @@ fn i15_all_or_none_in_whatever_order_they_are_given() {
 fn the_loss_of_any_of_them_stops_the_job() {
     let bench = Bench::new();
     for lost in ["a", "b"] {
-        let job = Job::start(&bench, &["a", "--also", "b", "--ttl", "2s"]);
+        let job = Job::start(&bench, &["a", "--also", "b", "--ttl", "6s"]);
         bench.run(["release", lost, "--now"]).says(&["is free"]);
         assert_eq!(job.ends(), Some(76));
         assert_eq!(bench.run(["ls"]).stdout, "");
@@ -367,10 +367,10 @@ fn the_time_limit_does_not_count_while_another_lock_is_waited_for() {
     let bench = Bench::new();
     for [name, other] in [["a", "b"], ["b", "a"]] {
         let held = bench.take("b");
-        let options = [name, "--also", other, "--wait", "-q", "--ttl", "3s", "--max-hold", "1s"];
+        let options = [name, "--also", other, "--wait", "-q", "--max-hold", "2s"];
         let mut child = bench.command([&["run"], &options[..], &["--", "true"]].concat()).spawn().unwrap();
         eventually("it waits", SOON, || bench.run(["status", "b", "--json"]).json()["waiting"] == 1);
-        std::thread::sleep(Duration::from_millis(1500)); // longer than the limit
+        std::thread::sleep(Duration::from_millis(2500)); // longer than the limit
         held.release(Duration::ZERO);
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }

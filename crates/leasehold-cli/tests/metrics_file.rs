@@ -77,8 +77,8 @@ fn a_loss_is_counted_once_whoever_sees_it_first() {
         let lines: Vec<_> = text.lines().filter(of).collect();
         assert_eq!(lines, [format!("leasehold_losses_total{{lock=\"a\",reason=\"{reason}\"}} 1")], "{text}");
     };
-    let on = ["run", "a", "--store", &url, "--metrics-file", "a.prom", "--ttl", "2s"];
-    let too_long = on.iter().chain(&["--max-hold", "300ms", "--", "sleep", "30"]);
+    let on = ["run", "a", "--store", &url, "--metrics-file", "a.prom", "--ttl", "4s"];
+    let too_long = on.iter().chain(&["--max-hold", "1s", "--", "sleep", "30"]);
     bench.run(too_long).fails(76, &[]);
     lost("held_too_long");
     let going = Going::start(&mut bench.command(on.iter().chain(&["--", "sh", "-c", "echo began; exec sleep 30"])));
@@ -93,7 +93,7 @@ fn a_loss_is_counted_once_whoever_sees_it_first() {
 fn what_is_lost_along_with_a_lock_is_counted_too() {
     let (server, bench) = (Redis::start(), Bench::new());
     let url = server.url();
-    let on = ["run", "a", "--also", "b", "--store", &url, "--metrics-file", "a.prom", "--ttl", "2s"];
+    let on = ["run", "a", "--also", "b", "--store", &url, "--metrics-file", "a.prom", "--ttl", "4s"];
     let going = Going::start(&mut bench.command(on.iter().chain(&["--", "sh", "-c", "echo began; exec sleep 30"])));
     assert_eq!(going.line(), "began");
     server.kill();

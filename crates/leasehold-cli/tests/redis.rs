@@ -45,7 +45,8 @@ fn a_waiter_that_gives_up_takes_nothing_from_who_holds() {
     let job = "echo begun; until [ -e enough ]; do sleep 0.02; done";
     let held = start(&["run", "a", "--", "sh", "-c", job]);
     assert_eq!(held.line(), "begun");
-    let gives_up = start(&["run", "a", "--wait=1s", "--", "echo", "ran"]);
+    // Not before the next one has come.
+    let gives_up = start(&["run", "a", "--wait=5s", "--", "echo", "ran"]);
     let waits = |n: u64| {
         eventually("they wait", LIMIT, || on(&server, &bench, &["status", "a", "--json"]).json()["waiting"] == n);
     };
@@ -118,7 +119,7 @@ fn a_worker_of_another_library_is_listed_as_one() {
 #[test]
 fn who_waits_for_a_restart_guard_says_so_once() {
     let (server, bench) = (Redis::start(), Bench::new());
-    let guarded = format!("{}?restart_guard=on&max_ttl=3", server.url());
+    let guarded = format!("{}?restart_guard=on&max_ttl=6", server.url());
     let run = ["run", "a", "--ttl", "2s", "--wait", "--", "true"];
     let waited = ran(bench.bare(run).env("LEASEHOLD_STORE", guarded));
     waited.says(&[]);

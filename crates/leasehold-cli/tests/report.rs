@@ -5,7 +5,6 @@ mod common;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
-use std::time::Duration;
 
 use common::{Bench, Going, LIMIT, ran};
 use leasehold_testkit::process::eventually;
@@ -30,8 +29,12 @@ fn run(bench: &Bench, options: &[&str], script: &str) -> Command {
 
 #[track_caller]
 fn until(bench: &Bench, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    eventually(what, LIMIT, || holds(&report(bench)));
-    report(bench)
+    let mut seen = NULL;
+    eventually(what, LIMIT, || {
+        seen = report(bench);
+        holds(&seen)
+    });
+    seen
 }
 
 /// Nothing but the report and the store may be left in the directory.
@@ -97,7 +100,7 @@ fn while_it_runs_the_report_says_so() {
     let bench = Bench::new();
     bench.write("report.json", r#"{"outcome": "done", "left": "by yesterday"}"#);
     fs::set_permissions(bench.path("report.json"), fs::Permissions::from_mode(0o640)).unwrap();
-    let job = Going::start(&mut run(&bench, &["--ttl", "2s"], "cat report.json; exec sleep 1000"));
+    let job = Going::start(&mut run(&bench, &[], "cat report.json; exec sleep 1000"));
     let running = until(&bench, "it runs", |report| report["runs"] == 1);
     assert_eq!((&running["outcome"], &running["exit_code"], &running["child"]), (&"running".into(), &NULL, &NULL));
     assert!(
@@ -133,12 +136,12 @@ fn a_lock_that_is_held_is_told_with_whose_it_is() {
 #[test]
 fn a_lost_lock_is_told_with_what_became_of_the_job() {
     let bench = Bench::new();
-    assert_eq!(ran(&mut run(&bench, &["--max-hold", "1s"], "exec sleep 1000")).code, 76);
+    assert_eq!(ran(&mut run(&bench, &["--max-hold", "2s"], "exec sleep 1000")).code, 76);
     let report = report(&bench);
     assert_eq!((&report["outcome"], &report["exit_code"]), (&"lost".into(), &76.into()));
     assert_eq!(report["reason"], "it was held for longer than allowed");
     assert_eq!(report["child"], json!({ "signal": 15, "name": "SIGTERM" }));
-    assert!(report["held_ms"].as_u64().is_some_and(|ms| ms >= 1000), "{report}");
+    assert!(report["held_ms"].as_u64().is_some_and(|ms| ms >= 2000), "{report}");
 }
 
 /// The job's result is its own, and that the lock was another's by then is told all the same.
@@ -182,13 +185,12 @@ fn an_interruption_is_told_apart_from_an_end() {
 
     // While the job runs: it says what the job made of it.
     for (script, code, child) in [
-        ("exec sleep 1000", 143, json!({ "signal": 15, "name": "SIGTERM" })),
-        ("trap 'exit 5' TERM; while :; do sleep 0.01; done", 5, json!({ "exit_code": 5 })),
+        ("echo >up; exec sleep 1000", 143, json!({ "signal": 15, "name": "SIGTERM" })),
+        ("trap 'exit 5' TERM; echo >up; while :; do sleep 0.01; done", 5, json!({ "exit_code": 5 })),
     ] {
         let bench = Bench::new();
-        let job = Going::start(&mut run(&bench, &[], &format!("echo >up; {script}")));
+        let job = Going::start(&mut run(&bench, &[], script));
         eventually("the job is up", LIMIT, || bench.path("up").exists());
-        std::thread::sleep(Duration::from_millis(100)); // its trap is set; an earlier signal would end it as well
         job.send(SIGTERM);
         assert_eq!(job.end().0, code);
         let told = report(&bench);
@@ -306,7 +308,7 @@ fn a_killed_warden_is_told_as_a_fault() {
 fn each_run_of_a_daemon_is_counted() {
     let bench = Bench::new();
     let script = "echo >>starts; test $(wc -l <starts) = 3 && exit 6; exec sleep 1000";
-    assert_eq!(ran(&mut run(&bench, &["--forever", "--max-hold", "1s"], script)).code, 6);
+    assert_eq!(ran(&mut run(&bench, &["--forever", "--max-hold", "2s"], script)).code, 6);
     let told = report(&bench);
     assert_eq!(
         (&told["outcome"], &told["runs"], &told["child"]),

@@ -26,7 +26,7 @@ fn the_readmes_job_runs_and_a_second_one_is_told_who_has_it() {
     let run = || {
         let mut command = Command::new("sh");
         // As in the README, from the repository's folder; a shorter countdown.
-        let shorter = "sed 's/^i=10/i=1/' examples/backup.sh >\"$DIR/backup.sh\" && chmod +x \"$DIR/backup.sh\"";
+        let shorter = "sed 's/^i=10/i=4/' examples/backup.sh >\"$DIR/backup.sh\" && chmod +x \"$DIR/backup.sh\"";
         let job = "exec leasehold run nightly-backup -- \"$DIR/backup.sh\"";
         command.arg("-c").arg(format!("{shorter} && {job}")).current_dir(root());
         command.env("PATH", path()).env("DIR", dir.path()).env("TMPDIR", dir.path());

@@ -46,13 +46,21 @@ fn each_event_is_a_line_for_people() {
     let waiter = bench.wait_for("a");
     assert!(going.line().ends_with(" a: 1 waits"));
     drop(waiter); // killed: its place is given up after a second
-    assert!(going.line().ends_with(" a: nobody waits any more"));
+    let mut line = going.line();
+    assert!(line.ends_with(" a: nobody waits any more"), "{line}");
 
     bench.run(["release", "a", "--force"]).says(&["revoked"]);
-    assert!(going.line().contains(" a: revoked: web-3/41/backup"));
-    held.release(2 * SECOND);
+    line = going.line();
+    // One that stood still for that long before it was killed may have come and gone once more.
+    while line.ends_with(" waits") || line.ends_with(" waits any more") {
+        line = going.line();
+    }
+    assert!(line.contains(" a: revoked: web-3/41/backup"), "{line}");
+    held.release(5 * SECOND);
     assert!(going.line().contains(" a: ended after "));
-    assert!(going.line().contains(" a: kept for another 1"));
+    // Less what it takes until that is seen.
+    let line = going.line();
+    assert!(["2", "3", "4"].iter().any(|left| line.contains(&format!(" a: kept for another {left}"))), "{line}");
     assert!(going.line().ends_with(" a: free, the minimum hold is over"));
     going.is_quiet(SECOND);
 }
@@ -90,16 +98,17 @@ fn what_stands_at_the_start_is_told_first() {
     let bench = Bench::new();
     let held = bench.take("a");
     let _waiter = bench.wait_for("a");
-    let start = event(&watch_json(&bench), "start");
-    assert_eq!(
-        (&start["state"], &start["holder"], &start["waiting"]),
-        (&"held".into(), &held.holder().into(), &1.into())
-    );
-    let line = Going::start(&mut bench.command(["watch", "a"])).line();
-    assert!(
-        line.contains(" a: held for ") && line.contains(" by web-3/41/backup") && line.ends_with(", 1 waiting"),
-        "{line}"
-    );
+    // One that is late to say so does not wait for a moment.
+    eventually("who waits is told", LIMIT, || {
+        let start = event(&watch_json(&bench), "start");
+        assert_eq!((&start["state"], &start["holder"]), (&"held".into(), &held.holder().into()));
+        start["waiting"] == 1
+    });
+    eventually("who waits is told to people", LIMIT, || {
+        let line = Going::start(&mut bench.command(["watch", "a"])).line();
+        assert!(line.contains(" a: held for ") && line.contains(" by web-3/41/backup"), "{line}");
+        line.ends_with(", 1 waiting")
+    });
 
     let bench = Bench::new();
     bench.take("a").release(50 * SECOND);
@@ -114,12 +123,13 @@ fn a_job_is_seen_to_come_and_go() {
     event(&going, "start");
     for _ in 0..2 {
         // Longer than the pause between two looks.
-        let job = Going::start(&mut bench.command(["run", "a", "--ttl", "2s", "--", "sleep", "3"]));
+        let run = ["run", "a", "--ttl", "3s", "--kill-after", "200ms", "--", "sleep", "4"];
+        let job = Going::start(&mut bench.command(run));
         let acquired = event(&going, "acquired");
         assert!(acquired["label"].as_str().unwrap().ends_with("/sleep"), "{acquired}");
         let ended = event(&going, "ended");
         assert_eq!(ended["holder"], acquired["holder"]);
-        assert!(ended["held_for_ms"].as_u64().is_some_and(|ms| ms >= 2400), "longer than a TTL: {ended}");
+        assert!(ended["held_for_ms"].as_u64().is_some_and(|ms| ms >= 3200), "longer than a TTL: {ended}");
         assert_eq!(job.end().0, 0);
     }
 }
@@ -129,7 +139,7 @@ fn a_hold_too_short_to_be_seen_is_told_where_it_left_a_trace() {
     let bench = Bench::new();
     let going = watch_json(&bench);
     event(&going, "start");
-    going.send(Signal::SIGSTOP); // so that it can't look in between
+    going.pause(); // so that it can't look in between
     bench.take("a").release(50 * SECOND);
     going.send(Signal::SIGCONT);
     let missed = event(&going, "missed");

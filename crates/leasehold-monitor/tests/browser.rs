@@ -76,7 +76,8 @@ fn client(label: &str, url: &str) -> Locks {
 }
 
 async fn acquired(locks: &Locks, name: &str) -> Guard {
-    locks.lock(name).ttl(Duration::from_secs(3)).acquire().await.unwrap().guard().expect("it is free")
+    // A browser is much for a machine: that is not to be a loss.
+    locks.lock(name).ttl(Duration::from_secs(12)).acquire().await.unwrap().guard().expect("it is free")
 }
 
 /// Serves them for as long as this process lives; the origin.

@@ -225,7 +225,7 @@ async fn a_client_writes_by_itself_and_rests_when_nothing_happens() {
     for _ in 0..100 {
         locks.lock("job").acquire().await.unwrap().guard().unwrap().release().await.unwrap();
     }
-    eventually_async("it is written", SOON, async || faults.calls(Operation::WriteNotes) == 1).await;
+    eventually_async("it is written", SOON * 2, async || faults.calls(Operation::WriteNotes) == 1).await;
     let asked = faults.calls(Operation::Time);
     assert!((1..=2).contains(&asked), "{asked}: for its notes, and if it is the one of eight who puts together");
     assert_eq!(of(&Contention::read(&locks, HOUR).await.unwrap(), "job").acquired, 100);
@@ -263,7 +263,7 @@ async fn runs_of_a_schedule_are_counted_and_examined() {
             .and_then(|lock| lock.runs)
             .is_some_and(|runs| runs.ended >= 5 && runs.unsuccessful == runs.ended)
     };
-    scheduler.run(eventually_async("five runs have failed", SOON, enough)).await;
+    scheduler.run(eventually_async("five runs have failed", SOON * 3, enough)).await;
     let findings = diagnose(&reader).await.unwrap();
     let period = findings.iter().find(|finding| finding.subject == "period").unwrap_or_else(|| panic!("{findings:?}"));
     assert!(period.severity == Severity::Warning && period.message.contains("slow: it is due every 1s"), "{period:?}");

@@ -85,12 +85,10 @@ impl Bench {
     /// Somebody else waits for a lock; comes back once the store knows of it.
     pub fn wait_for(&self, name: &str) -> Waiter {
         let waiter = Waiter(self.command(["run", name, "--wait", "-q", "--", "true"]).spawn().unwrap());
-        for _ in 0..1000 {
-            if self.run(["status", name, "--json"]).json()["waiting"] == 1 {
-                return waiter;
-            }
-        }
-        panic!("nobody waits for {name}")
+        eventually(&format!("somebody waits for {name}"), LIMIT, || {
+            self.run(["status", name, "--json"]).json()["waiting"] == 1
+        });
+        waiter
     }
 }
 
@@ -141,6 +139,19 @@ impl Going {
     /// Sends it a signal.
     pub fn send(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Stops it; when this returns, none of its threads does anything any more.
+    #[track_caller]
+    pub fn pause(&self) {
+        self.send(Signal::SIGSTOP);
+        let threads = format!("/proc/{}/task", self.child.id());
+        eventually("it is stopped", LIMIT, || {
+            let stats =
+                fs::read_dir(&threads).unwrap().map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
+            // Behind the name, which may hold anything. One that can't be read has ended.
+            stats.flatten().all(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+        });
     }
 
     /// Waits for its end: its exit code, or 1000 + n where signal n ended it; and what it wrote to stderr.

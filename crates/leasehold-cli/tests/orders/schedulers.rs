@@ -34,7 +34,7 @@ impl Place {
     pub fn hiccups(&self) {
         let server = self.server.as_ref().expect("it has one");
         server.kill();
-        std::thread::sleep(Duration::from_secs(2)); // several looks
+        std::thread::sleep(Duration::from_secs(4)); // several looks
         server.restart();
     }
 

@@ -96,7 +96,7 @@ fn whoever_waits_for_a_run_whose_node_has_died_is_told() {
 #[test]
 fn whoever_waits_goes_on_waiting_when_the_store_was_away() {
     let [_, place] = Place::all();
-    let mut command = place.bench.bare(["trigger", "job", "--force", "--wait=8s", "--json"]);
+    let mut command = place.bench.bare(["trigger", "job", "--force", "--wait=12s", "--json"]);
     command.env("LEASEHOLD_STORE", place.url()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let schedulers = Schedulers::start(&place, 1, &[("other", YEARLY, Does::Ends)]);
     let waiting = command.spawn().unwrap();

@@ -139,6 +139,8 @@ fn each_tick_runs_once_in_a_fallback_whose_primary_dies_and_comes_back() {
         // On a machine that stands still there may be more of them.
         let switches = says("locks move to the ");
         assert!(says("locks move to the arbiter") >= 1 && says("locks move to the primary") >= 1, "{told:#?}");
-        assert!(count(&told, "away") <= switches + 1, "once at the start, and for each switch: {told:#?}");
+        // As may be outages that are over before anything moves.
+        let most = 2 * switches + 3;
+        assert!(count(&told, "away") <= most, "once at the start, and for each switch: {told:#?}");
     }
 }

@@ -47,7 +47,8 @@ fn quiet_is_told_only_what_went_wrong_and_what_jobs_write() {
     let (code, told) = node.stop();
     let told: Vec<_> = told.iter().map(|told| told["event"].as_str().unwrap()).collect();
     assert_eq!(code, Some(0));
-    assert!(told.iter().all(|event| ["output", "failed"].contains(event)), "{told:?}");
+    // On a busy machine a tick may be left out, which is told, too.
+    assert!(told.iter().all(|event| ["output", "failed", "not_run"].contains(event)), "{told:?}");
 }
 
 /// A scheduler that nobody reads, until dropped.

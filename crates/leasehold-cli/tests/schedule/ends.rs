@@ -12,9 +12,11 @@ use serde_json::Value;
 use crate::common::{Bench, LIMIT};
 use crate::harness::{Node, lives, read};
 
-/// A job that has written its pid into `began`.
-fn begun(bench: &Bench, terms: &str, script: &str, options: &[&str]) -> Node {
-    let job = format!("[jobs.long]\nevery = \"1s\"\n{terms}\ncommand = '''echo $$ >began; {script}'''\n");
+const FOR_EVER: &str = "while :; do sleep 0.05; done";
+
+/// A job that has set this trap, if any, and written its pid into `began`.
+fn begun(bench: &Bench, terms: &str, (trap, script): (&str, &str), options: &[&str]) -> Node {
+    let job = format!("[jobs.long]\nevery = \"1s\"\n{terms}\ncommand = '''{trap}echo $$ >began; {script}'''\n");
     bench.write("leasehold.toml", &job);
     let node = Node::start(bench, options);
     eventually("it has begun", LIMIT, || read(bench, "began").ends_with('\n'));
@@ -33,12 +35,12 @@ fn ended(node: Node) -> (Option<i32>, Value) {
 #[test]
 fn p11_what_runs_may_end() {
     let bench = Bench::new();
-    let terms = "ttl = \"2s\"\nkill_after = \"200ms\"";
-    let mut node = begun(&bench, terms, "until [ -e go ]; do sleep 0.05; done", &["--grace", "1h"]);
+    let terms = "ttl = \"4s\"\nkill_after = \"200ms\"";
+    let mut node = begun(&bench, terms, ("", "until [ -e go ]; do sleep 0.05; done"), &["--grace", "1h"]);
     node.send(Signal::SIGTERM);
     node.tells("stopping");
     // Longer than its lock lasts that nobody renews.
-    let until = Instant::now() + Duration::from_secs(4);
+    let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
         let status = bench.run(["status", "long", "--json"]).json();
         assert_eq!(status["state"], "held", "renewed all the while: {status}");
@@ -52,8 +54,8 @@ fn p11_what_runs_may_end() {
 #[test]
 fn p11_what_does_not_is_told_to_end() {
     let bench = Bench::new();
-    let node =
-        begun(&bench, "", "trap 'echo term >term; exit 0' TERM; while :; do sleep 0.05; done", &["--grace", "300ms"]);
+    let script = ("trap 'echo term >term; exit 0' TERM; ", FOR_EVER);
+    let node = begun(&bench, "", script, &["--grace", "300ms"]);
     node.send(Signal::SIGINT);
     let (code, last) = ended(node);
     // It says that it has done what it should.
@@ -64,9 +66,8 @@ fn p11_what_does_not_is_told_to_end() {
 #[test]
 fn p11_what_does_not_listen_is_killed() {
     let bench = Bench::new();
-    let terms = "ttl = \"4s\"\nkill_after = \"500ms\"";
-    let script = "trap '' TERM; (trap '' TERM; sleep 1000) & echo $! >child; while :; do sleep 0.05; done";
-    let node = begun(&bench, terms, script, &["--grace", "300ms"]);
+    let script = ("trap '' TERM; ", "(sleep 1000) & echo $! >child; while :; do sleep 0.05; done");
+    let node = begun(&bench, "kill_after = \"500ms\"", script, &["--grace", "300ms"]);
     eventually("it has a child", LIMIT, || read(&bench, "child").ends_with('\n'));
     let start = Instant::now();
     node.send(Signal::SIGTERM);
@@ -87,8 +88,7 @@ fn p11_what_does_not_listen_is_killed() {
 fn a_second_signal_hurries_and_a_third_kills() {
     let bench = Bench::new();
     let terms = "ttl = \"1h\"\nkill_after = \"20m\"";
-    let mut node =
-        begun(&bench, terms, "trap 'echo term >term' TERM; while :; do sleep 0.05; done", &["--grace", "1h"]);
+    let mut node = begun(&bench, terms, ("trap 'echo term >term' TERM; ", FOR_EVER), &["--grace", "1h"]);
     node.send(Signal::SIGTERM);
     node.tells("stopping");
     node.send(Signal::SIGTERM);
@@ -105,7 +105,7 @@ fn a_second_signal_hurries_and_a_third_kills() {
 #[test]
 fn who_is_killed_takes_its_jobs_along() {
     let bench = Bench::new();
-    let node = begun(&bench, "", "while :; do sleep 0.05; done", &[]);
+    let node = begun(&bench, "", ("", FOR_EVER), &[]);
     node.send(Signal::SIGKILL);
     eventually("its job is dead", LIMIT, || !lives(&read(&bench, "began")));
 }
@@ -153,7 +153,7 @@ fn a_terminal_that_is_closed_spares_what_ignores_hang_ups() {
 #[test]
 fn what_was_ended_is_begun_again_elsewhere_where_it_runs_at_least_once() {
     let bench = Bench::new();
-    let terms = "every = \"3650d\"\nat_least_once = true\nttl = \"2s\"\nkill_after = \"200ms\"";
+    let terms = "every = \"3650d\"\nat_least_once = true\nttl = \"9s\"\nkill_after = \"200ms\"";
     let script = "echo $LEASEHOLD_TICK $LEASEHOLD_ATTEMPT >>began; until [ -e go ]; do sleep 0.05; done";
     bench.write("leasehold.toml", &format!("[jobs.long]\n{terms}\ncommand = '''{script}'''\n"));
     let mut nodes = [0; 2].map(|_| Some(Node::start(&bench, &["--grace", "100ms"])));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_schedule::Timestamp;
 use leasehold_testkit::process::eventually;
 use leasehold_testkit::servers::Redis;
 use nix::sys::signal::Signal;
@@ -40,6 +41,7 @@ fn each_tick_runs_once(url: &str) {
     // One goes, the others go on; another comes.
     let [first, second, third] = nodes;
     assert_eq!(first.stop().0, Some(0));
+    let killed = Timestamp::now().as_second();
     second.send(Signal::SIGKILL);
     drop(second);
     let (before, mut late) = (ticks("one "), node());
@@ -55,14 +57,15 @@ fn each_tick_runs_once(url: &str) {
     for job in ["one", "two"] {
         let ticks: Vec<i64> =
             written.keys().filter_map(|line| line.strip_prefix(&format!("{job} "))).map(second_of).collect();
-        // A node that is killed takes at most the runs along that it had begun: one of each job, once.
-        let gaps = ticks.windows(2).filter(|pair| pair[1] - pair[0] != 1).count();
-        assert!(gaps <= 1, "{job}: {ticks:?}");
+        // A node that is killed takes at most the runs along that it had begun: on a busy machine more than one of each job.
+        let missing = (ticks[0]..ticks[ticks.len() - 1]).filter(|tick| !ticks.contains(tick));
+        let others: Vec<_> = missing.filter(|tick| !(killed - 10..=killed + 1).contains(tick)).collect();
+        assert!(others.is_empty(), "{job}, killed at {killed}: {others:?} of {ticks:?}");
     }
 }
 
 fn second_of(tick: &str) -> i64 {
-    tick.parse::<leasehold_schedule::Timestamp>().unwrap_or_else(|error| panic!("{tick}: {error}")).as_second()
+    tick.parse::<Timestamp>().unwrap_or_else(|error| panic!("{tick}: {error}")).as_second()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold_testkit::process::eventually;
-use leasehold_testkit::servers::Redis;
+use leasehold_testkit::servers::{Port, Redis};
 use nix::sys::signal::Signal;
 
 use crate::common::{Bench, LIMIT, ran};
@@ -26,14 +26,10 @@ fn get(address: &str, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-/// An address that nobody listens at.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 #[test]
 fn it_says_whether_it_is_alive_and_ready() {
-    let (server, bench, address) = (Redis::start(), Bench::new(), free_address());
+    let (server, bench, port) = (Redis::start(), Bench::new(), Port::reserve());
+    let address = port.address();
     server.kill();
     bench.write("leasehold.toml", "[jobs.a]\nevery = \"1s\"\ncommand = \"until [ -e go ]; do sleep 0.05; done\"\n");
     let mut command = bench.bare(["schedule", "--json", "--listen", &address]);
@@ -62,7 +58,8 @@ fn value(text: &str, series: &str) -> Option<f64> {
 
 #[test]
 fn it_tells_what_it_counts() {
-    let (bench, address) = (Bench::new(), free_address());
+    let (bench, port) = (Bench::new(), Port::reserve());
+    let address = port.address();
     bench.write("leasehold.toml", JOB);
     let mut node = Node::start(&bench, &["--listen", &address, "--metrics-by-job"]);
     node.tells_of("done", "a");
@@ -118,7 +115,8 @@ fn systemd_is_told() {
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     bench.write("leasehold.toml", "[jobs.a]\nevery = \"1s\"\ncommand = \"echo [$NOTIFY_SOCKET$WATCHDOG_USEC]\"\n");
     let mut command = bench.command(["schedule", "--json"]);
-    command.env("NOTIFY_SOCKET", bench.path("notify")).env("WATCHDOG_USEC", "200000");
+    // So rarely that the socket, which takes but ten words that nobody has heard yet, has room for each.
+    command.env("NOTIFY_SOCKET", bench.path("notify")).env("WATCHDOG_USEC", "2000000");
     let mut node = Node::of(command);
     assert!(hears(&socket, "READY=1").last().unwrap().contains("STATUS=1 job"));
     node.tells_where("output", |told| told["text"] == "[]"); // it is none of the job's
@@ -173,9 +171,11 @@ fn p09_as_the_first_process_it_reaps_and_stops() {
     for _ in 0..3 {
         node.tells_of("done", "a");
     }
-    // Those of this look may be dying just now; those of the runs before must be gone.
-    let zombies = read(&bench, "processes").lines().filter(|line| line.contains('Z')).count();
-    assert!(zombies <= 5, "{}", read(&bench, "processes"));
+    // Those of this look may be dying just now; those of the runs before must be gone, but whoever reaps them may be late.
+    eventually("those of the runs before are gone", LIMIT, || {
+        let processes = read(&bench, "processes");
+        !processes.is_empty() && processes.lines().filter(|line| line.contains('Z')).count() <= 5
+    });
     let first = first_process_below(node.pid());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), Signal::SIGTERM).unwrap();
     let (code, told) = node.ends();

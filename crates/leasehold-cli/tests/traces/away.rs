@@ -32,7 +32,10 @@ fn one_that_is_away_is_told_in_a_line_and_the_exit_code_is_the_jobs() {
     let (bench, nobody) = (Bench::new(), Nobody::new());
     let away = run_of(&bench, &nobody.url(), &[]);
     assert_eq!((away.code, away.stdout.as_str(), away.stderr.lines().count()), (3, "ran\n", 1), "{away:?}");
-    away.fails(3, &["leasehold: the collector has not taken the whole trace of this run: ", "Unavailable"]);
+    away.fails(3, &["leasehold: the collector has not taken the whole trace of this run: "]);
+    // Or, on a machine that stands still for a second, that it was not waited for any longer.
+    let is_why = |why: &str| away.stderr.contains(why);
+    assert!(is_why("Unavailable") || is_why("it has not answered within a second"), "{away:?}");
     assert_eq!(run_of(&bench, &nobody.url(), &["-q"]).stderr, "");
     bench.run(["run", "a", "--", "true"]).says(&[]);
 }

@@ -6,7 +6,7 @@ use leasehold_testkit::process::eventually;
 use nix::sys::signal::Signal;
 
 use crate::away::Nobody;
-use crate::collector::Collector;
+use crate::collector::{Collector, Seen};
 use crate::common::{Bench, Going, LIMIT};
 
 #[test]
@@ -44,12 +44,16 @@ fn runs_that_fail_and_ticks_that_are_not_run_say_why() {
     let long = "[jobs.long]\nevery = \"1s\"\ncommand = \"sleep 30\"\n";
     bench.write("leasehold.toml", &format!("{bad}{long}"));
     let going = Going::start(collector.of(&mut bench.command(["schedule", "-q"])));
-    let failed = collector.trace("leasehold.tick", |root| root.get("leasehold.job") == "bad");
-    assert_eq!((failed.root.get("leasehold.outcome"), failed.root.error.as_deref()), ("failed", Some("exit code 3")));
+    // On a busy machine one of its ticks may be skipped, too.
+    let is = |root: &Seen, job: &str, outcome: &str| {
+        root.get("leasehold.job") == job && root.get("leasehold.outcome") == outcome
+    };
+    let failed = collector.trace("leasehold.tick", |root| is(root, "bad", "failed"));
+    assert_eq!(failed.root.error.as_deref(), Some("exit code 3"));
     assert_eq!(failed.child("leasehold.job").error.as_deref(), Some("exit code 3"));
-    let skipped = collector.trace("leasehold.tick", |root| root.get("leasehold.outcome") == "not_run");
-    assert_eq!((skipped.root.get("leasehold.job"), &skipped.root.error), ("long", &None));
-    assert!(skipped.root.get("leasehold.reason").contains("still running"), "{:#?}", skipped.root);
+    let is_why = |root: &Seen| root.get("leasehold.reason").contains("still running");
+    let skipped = collector.trace("leasehold.tick", |root| is(root, "long", "not_run") && is_why(root));
+    assert_eq!(skipped.root.error, None);
     assert!(skipped.children.is_empty());
     // What runs is told to end; that is in the last traces, which are sent at the end.
     going.send(Signal::SIGTERM);

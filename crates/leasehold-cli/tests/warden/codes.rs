@@ -34,7 +34,7 @@ fn p12_every_end_has_its_code() {
 #[test]
 fn p12_lost_and_held_have_their_codes() {
     let lease = Lease::new();
-    let mut holder = lease.run().ttl("1s").command(&["sleep", "1000"]).start();
+    let mut holder = lease.run().ttl("6s").command(&["sleep", "1000"]).start();
     holder.until_job_has(1);
     assert_eq!(lease.run().sh("exit 0").start().code(), 75);
 

@@ -98,7 +98,9 @@ fn descriptors_stay_apart() {
 
     // The warden lets go of the caller's files when the job has started.
     let wait = "while readlink /proc/$PPID/fd/1 | grep -qv /dev/null; do :; done";
-    let show = format!("exec 2>/dev/null; {wait}; sleep 0.1; readlink /proc/$PPID/fd/*");
+    // Of all of them, which may take it a while.
+    let settle = "n=0; while [ $(ls /proc/$PPID/fd | wc -l) -ne 7 ] && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done";
+    let show = format!("exec 2>/dev/null; {wait}; sleep 0.1; {settle}; readlink /proc/$PPID/fd/*");
     let of_warden = lease.run().sh(&show).output();
     let mut targets: Vec<String> = String::from_utf8_lossy(&of_warden.stdout)
         .lines()

@@ -95,7 +95,8 @@ fn what_cannot_be_killed_is_named() {
 
     let as_nobody = "exec setpriv --reuid 65534 --clear-groups $RUN";
     let script = "$DIR/setpriv --reuid 0 sleep 1000 & echo $! >$DIR/root; wait";
-    let mut run = lease.run().option("--max-hold 1s").inside(as_nobody).sh(script).start();
+    // Longer than it takes to become root.
+    let mut run = lease.run().option("--max-hold 3s").inside(as_nobody).sh(script).start();
     let code = run.code();
 
     let root = lease.read("root").trim().to_owned();

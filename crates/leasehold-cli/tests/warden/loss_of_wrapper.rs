@@ -11,12 +11,13 @@ use crate::harness::*;
 fn p05_a_killed_wrapper_takes_the_whole_tree_along() {
     for _ in 0..8 {
         let lease = Lease::new();
-        let mut run = lease.run().ttl("1s").sh(STUBBORN_TREE).start();
+        let mut run = lease.run().ttl("15s").sh(STUBBORN_TREE).start();
         run.until_job_has(STUBBORN);
         let killed = Instant::now();
         run.send(Signal::SIGKILL);
         run.until_all_dead();
-        assert!(killed.elapsed() < Duration::from_secs(1), "dead after {:?}", killed.elapsed());
+        // Long before anybody else can have the lock.
+        assert!(killed.elapsed() < Duration::from_secs(8), "dead after {:?}", killed.elapsed());
         assert_eq!(run.code(), 1009);
     }
 }

@@ -57,7 +57,7 @@ impl Terminal {
         for (name, value) in prepared.command.get_envs() {
             leader.env(name, value.unwrap());
         }
-        leader.env("RUN", format!("{run} {ttl}")).env("SHORT", format!("{run} 1s")).env("TERM", "dumb");
+        leader.env("RUN", format!("{run} {ttl}")).env("SHORT", format!("{run} 3s")).env("TERM", "dumb");
         let side = || Stdio::from(terminal.try_clone().unwrap());
         prepared.command = leader;
         prepared.command.stdin(side()).stdout(side()).stderr(side());
@@ -226,8 +226,8 @@ fn ctrl_c_while_waiting_ends_a_script() {
     let holder = terminal.lease.run().command(&["sleep", "1000"]).start();
     holder.until_job_has(1);
     terminal.type_line("bash -c \"$RUN --wait -- true; echo next$((1+1))\"");
-    until("it waits", || terminal.running().len() >= 2);
-    thread::sleep(Duration::from_millis(50)); // it has blocked its signals; an earlier one ends it, too
+    // The inner shell, the wrapper and its warden: by then signals are blocked.
+    until("it waits", || terminal.running().len() >= 3);
     terminal.press(CTRL_C);
     terminal.expect_code(130);
     assert!(!terminal.shown.contains("next2"));

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use leasehold::{Attempt, Claim, HolderId, LockName, Store, stores};
+use leasehold_testkit::process::eventually_async;
 use leasehold_testkit::servers::Redis;
 use tokio::time::Instant;
 
+use crate::LIMIT;
 use crate::scene::Scene;
 
 /// So many look at the dashboard, each at all of it, and Prometheus scrapes each second.
@@ -30,11 +32,16 @@ async fn fifty_viewers_and_a_scrape_cost_as_much_as_one_or_two() {
     let claim = Claim::new(name, HolderId::fresh(), "web-1/1/a".into(), Duration::from_secs(600));
     assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
 
-    let before = redis.commands_processed();
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(redis.commands_processed() - before <= 4, "nobody looks, so nothing is asked");
+    // What the scheduler was about is given back first.
+    eventually_async("nobody looks, so nothing is asked", LIMIT, async || {
+        let before = redis.commands_processed();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        redis.commands_processed() - before <= 4
+    })
+    .await;
 
-    let (before, until) = (redis.commands_processed(), Instant::now() + SPAN);
+    let (before, began) = (redis.commands_processed(), Instant::now());
+    let until = began + SPAN;
     let viewer = async |nth: usize| {
         let mut events = scene.listen().await;
         while Instant::now() < until {
@@ -52,9 +59,10 @@ async fn fifty_viewers_and_a_scrape_cost_as_much_as_one_or_two() {
     };
     let viewers = futures_util::future::join_all((0..VIEWERS).map(viewer));
     tokio::join!(viewers, scrape);
-    let cost = redis.commands_processed() - before;
-    println!("{VIEWERS} viewers: {cost} commands in {SPAN:?}; {}", redis.command(&["INFO", "commandstats"]).text());
-    assert!(cost <= MOST_A_SECOND * SPAN.as_secs(), "{cost} commands in {SPAN:?}");
+    // The last answers may come late.
+    let (cost, span) = (redis.commands_processed() - before, began.elapsed());
+    println!("{VIEWERS} viewers: {cost} commands in {span:?}; {}", redis.command(&["INFO", "commandstats"]).text());
+    assert!(u128::from(cost) * 1000 <= u128::from(MOST_A_SECOND) * span.as_millis(), "{cost} commands in {span:?}");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ export const SIZES = { wide: { width: 1360, height: 860 }, phone: { width: 390, 
 export function launch() {
   const chromium = process.env.PATH.split(delimiter).map((folder) => join(folder, 'chromium')).find(existsSync);
   assert.ok(chromium, 'there is no chromium: run scripts/servers');
-  return puppeteer.launch({ executablePath: chromium, args: FLAGS, env: { ...process.env, TZ: 'Europe/Berlin' } });
+  return puppeteer.launch({ executablePath: chromium, args: FLAGS, timeout: 4 * SOON, env: { ...process.env, TZ: 'Europe/Berlin' } });
 }
 
 /** A page of its own profile, with what it did that it must not do. */

@@ -136,7 +136,7 @@ async fn a_run_that_loses_its_lock_after_the_commit_is_done_and_before_it_is_los
             eventually_async("it hangs", SOON, async || scene.done() == 1).await;
             locks.revoke(&scene.act.name, Revoke::Now).await.unwrap();
         };
-        let (_, (how, record)) = tokio::join!(cut, scene.ends(job.at_least_once(true).ttl(Duration::from_secs(1))));
+        let (_, (how, record)) = tokio::join!(cut, scene.ends(job.at_least_once(true).ttl(Duration::from_secs(6))));
         let (expected, state) =
             if commits { (How::Done, State::Done) } else { (How::Lost(LossReason::Gone), State::Lost) };
         assert_eq!((how, record.state), (expected, state));
@@ -151,7 +151,9 @@ fn a_run_whose_node_dies_after_the_commit_is_recorded_as_done_by_another() {
     let job = scene.job(|tx, _| Ok(tx.commit()?)).at_least_once(true);
     let (url, file) = (scene.file.url(), scene.file.path());
     let stage = Stage { store: url.clone(), job: &|_, _| job.clone(), invoices: &|name| scene.file.invoices(name) };
-    let mut worker = stage.begin(&scene.act, "sqlite", &[("DATABASE", &file), ("STOP", "7")]);
+    // It holds the lock until it is killed.
+    let ttl = Duration::from_secs(6);
+    let mut worker = stage.begin_for(ttl, &scene.act, "sqlite", &[("DATABASE", &file), ("STOP", "7")]);
     worker.hear("stopped", SOON);
     block_on(async {
         let faulty = Faulty::over(Arc::new(Sqlite::open(&url).unwrap()));

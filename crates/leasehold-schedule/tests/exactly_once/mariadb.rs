@@ -5,7 +5,7 @@ use leasehold_testkit::servers::MariaDb;
 use sqlx::{Connection, MySqlConnection};
 
 use crate::gate::{End, Gate};
-use crate::stage::{self, Act, CUSTOMERS, SOON, Stage, all};
+use crate::stage::{self, Act, CUSTOMERS, LONG_TTL, SOON, Stage, TTL, all};
 
 pub fn work() {
     stage::work(billing, String::new);
@@ -44,10 +44,11 @@ fn killed_at_each_statement_on_mariadb() {
             found.lines().map(str::to_owned).collect()
         },
     };
-    let begin = |act: &Act, gate: &Gate| stage.begin(act, "mariadb", &[("DATABASE", &gate.url(&server.url()))]);
+    let begin =
+        |ttl, act: &Act, gate: &Gate| stage.begin_for(ttl, act, "mariadb", &[("DATABASE", &gate.url(&server.url()))]);
 
     let (act, gate) = (Act::new("unharmed"), Gate::to(&server.address(), None));
-    assert!(begin(&act, &gate).hear("ended", SOON).starts_with("Done"));
+    assert!(begin(LONG_TTL, &act, &gate).hear("ended", SOON).starts_with("Done"));
     assert_eq!((stage.invoices)(&act.name), CUSTOMERS);
     // A login, BEGIN, the fence, a look, the completion, an INSERT three times, COMMIT; what comes for the first time is prepared.
     let words = gate.words();
@@ -56,7 +57,7 @@ fn killed_at_each_statement_on_mariadb() {
     let ends: Vec<_> = (1..=words).flat_map(|nth| [End::BeforeItIsHeard(nth), End::BeforeItIsAnswered(nth)]).collect();
     all(&ends, |end| {
         let (act, gate) = (Act::new(&format!("{end:?}")), Gate::to(&server.address(), Some(end)));
-        let mut worker = begin(&act, &gate);
+        let mut worker = begin(TTL, &act, &gate);
         gate.wait(SOON);
         worker.kill();
         drop(gate);

@@ -4,7 +4,7 @@ use leasehold_testkit::servers::Postgres;
 
 use crate::billing::{INVOICES, billing};
 use crate::gate::{End, Gate};
-use crate::stage::{self, Act, CUSTOMERS, SOON, Stage, all};
+use crate::stage::{self, Act, CUSTOMERS, LONG_TTL, SOON, Stage, TTL, all};
 
 pub fn work() {
     stage::work(billing, String::new);
@@ -22,10 +22,11 @@ fn killed_at_each_statement_on_postgresql() {
             found.lines().map(str::to_owned).collect()
         },
     };
-    let begin = |act: &Act, gate: &Gate| stage.begin(act, "postgres", &[("DATABASE", &gate.url(&server.url()))]);
+    let begin =
+        |ttl, act: &Act, gate: &Gate| stage.begin_for(ttl, act, "postgres", &[("DATABASE", &gate.url(&server.url()))]);
 
     let (act, gate) = (Act::new("unharmed"), Gate::to(&server.address(), None));
-    assert!(begin(&act, &gate).hear("ended", SOON).starts_with("Done"));
+    assert!(begin(LONG_TTL, &act, &gate).hear("ended", SOON).starts_with("Done"));
     assert_eq!((stage.invoices)(&act.name), CUSTOMERS);
     // A login, BEGIN, the fence, the completion, three times an INSERT, which is prepared first, COMMIT.
     let words = gate.words();
@@ -34,7 +35,7 @@ fn killed_at_each_statement_on_postgresql() {
     let ends: Vec<_> = (1..=words).flat_map(|nth| [End::BeforeItIsHeard(nth), End::BeforeItIsAnswered(nth)]).collect();
     all(&ends, |end| {
         let (act, gate) = (Act::new(&format!("{end:?}")), Gate::to(&server.address(), Some(end)));
-        let mut worker = begin(&act, &gate);
+        let mut worker = begin(TTL, &act, &gate);
         gate.wait(SOON);
         worker.kill();
         drop(gate);

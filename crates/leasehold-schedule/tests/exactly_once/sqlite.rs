@@ -10,7 +10,7 @@ use leasehold_testkit::process::{argument, say};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tempfile::TempDir;
 
-use crate::stage::{self, Act, CUSTOMERS, SOON, Stage, all, block_on};
+use crate::stage::{self, Act, CUSTOMERS, LONG_TTL, SOON, Stage, TTL, all, block_on};
 
 /// How many places this process has passed where it may be stopped.
 static PASSED: AtomicUsize = AtomicUsize::new(0);
@@ -123,15 +123,16 @@ fn killed_at_each_statement_on_sqlite() {
         job: &|name, schedule| billing(name, schedule, &file.path(), NOWHERE, bill_and_complete),
         invoices: &|name| file.invoices(name),
     };
-    let begin =
-        |act: &Act, stop: usize| stage.begin(act, "sqlite", &[("DATABASE", &file.path()), ("STOP", &stop.to_string())]);
+    let begin = |ttl, act: &Act, stop: usize| {
+        stage.begin_for(ttl, act, "sqlite", &[("DATABASE", &file.path()), ("STOP", &stop.to_string())])
+    };
     let act = Act::new("unharmed");
-    let ended = begin(&act, NOWHERE).hear("ended", SOON);
+    let ended = begin(LONG_TTL, &act, NOWHERE).hear("ended", SOON);
     assert_eq!(ended, "Done 8", "and so many places where it may be stopped");
     assert_eq!(file.invoices(&act.name), CUSTOMERS);
     all(&(0..8).collect::<Vec<_>>(), |stop| {
         let act = Act::new(&format!("stopped at {stop}"));
-        let mut worker = begin(&act, stop);
+        let mut worker = begin(TTL, &act, stop);
         worker.hear("stopped", SOON);
         worker.kill();
         stage.goes_on(&act);

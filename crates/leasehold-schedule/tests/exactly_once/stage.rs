@@ -20,7 +20,10 @@ pub const CUSTOMERS: [&str; 3] = ["ada", "edsger", "grace"];
 pub const SOON: Duration = Duration::from_secs(40);
 
 /// How long the other node waits for the one that died.
-const TTL: Duration = Duration::from_secs(2);
+pub const TTL: Duration = Duration::from_secs(2);
+
+/// For one that is not to lose its lock, whatever else this machine does.
+pub const LONG_TTL: Duration = Duration::from_secs(30);
 
 /// So many are killed at a time.
 const AT_A_TIME: usize = 8;
@@ -116,9 +119,15 @@ fn scheduler(locks: Locks, job: Job, clock: Shifted) -> Scheduler {
 impl Stage<'_> {
     /// Begins a run in another process.
     pub fn begin(&self, act: &Act, function: &str, arguments: &[(&str, &str)]) -> Worker {
+        self.begin_for(TTL, act, function, arguments)
+    }
+
+    /// The same, under a lease of this length.
+    pub fn begin_for(&self, ttl: Duration, act: &Act, function: &str, arguments: &[(&str, &str)]) -> Worker {
         block_on(act.make_known(&self.store, (self.job)(&act.name, act.schedule())));
         let tick = act.tick.to_string();
-        let act = [("NAME", &*act.name), ("TICK", &*tick), ("STORE", &*self.store)];
+        let ttl = ttl.as_secs().to_string();
+        let act = [("NAME", &*act.name), ("TICK", &*tick), ("STORE", &*self.store), ("TTL", &*ttl)];
         Worker::start("worker", function, &[&act, arguments].concat())
     }
 
@@ -148,7 +157,8 @@ impl Stage<'_> {
 /// `more` there is to say.
 pub fn work(job: impl FnOnce(&str, Schedule, &str) -> Job, more: impl Fn() -> String + Send + Sync + 'static) {
     let act = Act { name: argument("NAME"), tick: argument("TICK").parse().unwrap() };
-    let job = job(&act.name, act.schedule(), &argument("DATABASE")).ttl(TTL);
+    let ttl = Duration::from_secs(argument("TTL").parse().unwrap());
+    let job = job(&act.name, act.schedule(), &argument("DATABASE")).ttl(ttl);
     let tell = move |event: &Event<'_>| match event {
         Event::Ended { how, .. } => say(&format!("ended {how:?} {}", more())),
         other => println!("{other:?}"),

@@ -36,5 +36,6 @@ pub use cases::{Case, cases};
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster, EtcdOptions};
 pub use mariadb::{MariaDb, MariaDbOptions};
+pub use port::Port;
 pub use postgres::{PgBouncer, PoolMode, Postgres, PostgresOptions};
 pub use redis::{Connection, Monitor, Redis, RedisCluster, RedisOptions, RedisSentinels, Reply, slot_of};

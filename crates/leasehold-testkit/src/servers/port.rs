@@ -11,7 +11,7 @@ const PORTS: Range<u16> = 16_000..32_000;
 
 /// A port of 127.0.0.1 that is this process's for as long as this lives, whether a server listens there or not.
 #[derive(Debug)]
-pub(super) struct Port {
+pub struct Port {
     number: u16,
     /// Among our own processes an abstract socket says whose the port is: as visible as the port, and gone with us.
     _claim: UnixListener,
@@ -19,15 +19,27 @@ pub(super) struct Port {
 
 impl Port {
     /// A port that nobody listens on. Other programs don't ask for our claim: a server may still lose it to them.
-    pub(super) fn reserve() -> Self {
+    ///
+    /// # Panics
+    /// If none is free.
+    #[must_use]
+    pub fn reserve() -> Self {
         let start = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
         let start = PORTS.start + u16::try_from(start).expect("there are fewer ports");
         let candidates = (start..PORTS.end).chain(PORTS.start..start);
         candidates.filter_map(Self::claim).next().expect("some port is free")
     }
 
-    pub(super) fn number(&self) -> u16 {
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
         self.number
+    }
+
+    /// Where a server listens on it, as `host:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("{}:{}", Ipv4Addr::LOCALHOST, self.number)
     }
 
     fn claim(number: u16) -> Option<Self> {
