@@ -329,7 +329,8 @@ mod of_servers {
         fn over((primary, arbiter): &Pair) -> Arc<dyn Store> {
             let open = |url: String| leasehold::stores::open(&url).expect("the URL is right");
             let (primary, arbiter) = (open(primary.url()), open(arbiter.url()));
-            let spans = Settings::default().route_lease(Duration::from_secs(2)).down_after(Duration::from_secs(1));
+            // Were they shorter, nothing would be granted while the machine is busy for a moment.
+            let spans = Settings::default().route_lease(Duration::from_secs(5)).down_after(Duration::from_secs(5));
             let spans = spans.up_after(24 * 6 * MINUTES); // It stays where it is.
             Arc::new(Fallback::over(primary, arbiter, spans).expect("they go together"))
         }
@@ -360,8 +361,12 @@ mod of_servers {
             pair
         }
 
+        /// Who has read the route.
         fn subject(pair: &Pair, _: [&str; 2]) -> Subject {
-            Subject::new(over(pair))
+            let store = over(pair);
+            let reads_it = eventually_async("it knows the route", SOON, async || store.list().await.is_ok());
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(reads_it));
+            Subject::new(store)
         }
 
         conformance!(fallback_on_its_primary, one_holder shared in_use(), subject);
