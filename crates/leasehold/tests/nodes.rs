@@ -83,9 +83,13 @@ impl Fleet {
                 let hosts: Vec<_> = servers.iter().map(leasehold_testkit::servers::Redis::address).collect();
                 let options = format!("max_ttl={}&namespace={namespace}", TTL.as_secs());
                 let fleet = Self::over(format!("redlock://{}?{options}", hosts.join(",")), TTL, dir);
-                fleet.grants();
-                // A new one counts ticks of the next minutes as run; this one was founded long ago.
                 let life = format!("leasehold:{namespace}:life");
+                // One that is late is founded a moment later.
+                process::eventually("all are founded", SOON, || {
+                    fleet.grants();
+                    servers.iter().all(|server| server.command(&["HEXISTS", &life, "founded"]).integer() == 1)
+                });
+                // A new one counts ticks of the next minutes as run; this one was founded long ago.
                 servers.iter().for_each(|server| drop(server.command(&["HSET", &life, "floor", "1"])));
                 fleet
             }
