@@ -309,8 +309,10 @@ fn it_leads_elsewhere_for_new_connections() {
 
 #[test]
 fn a_server_that_is_not_there_resets_who_connects() {
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let proxy = Proxy::to(nobody);
+    // Its port is nobody else's as long as this is bound, and nobody listens there.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let proxy = Proxy::to(nobody.local_addr().unwrap());
     let mut client = TcpStream::connect(proxy.address()).unwrap();
     client.set_read_timeout(Some(SOON)).unwrap();
     assert!(is_reset(&mut client));

@@ -56,8 +56,8 @@ fn plain_servers_start_quickly_and_are_strangers_to_each_other() {
     let start = Instant::now();
     let servers: Vec<_> = (0..20).map(|_| Redis::start()).collect();
     println!("20 servers started in {:?}", start.elapsed());
-    // On an idle machine a tenth of that.
-    assert!(start.elapsed() < Duration::from_secs(10));
+    // On an idle machine a fortieth of that.
+    assert!(start.elapsed() < Duration::from_secs(40));
     let ports: BTreeSet<_> = servers.iter().map(Redis::port).collect();
     assert_eq!(ports.len(), 20);
     set(&servers[0], "name", "value");
@@ -490,20 +490,22 @@ mod tls {
 fn a_clock_of_its_own_can_be_set_and_what_is_to_end_goes_by_it() {
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let redis = Redis::options().own_clock().start();
-    let ahead = || {
+    let is_ahead = |seconds: i64| {
+        let before = now() + seconds;
         let Reply::Items(time) = redis.command(&["TIME"]) else { panic!("no time") };
-        time[0].text().parse::<i64>().unwrap() - now()
+        let shown = time[0].text().parse::<i64>().unwrap();
+        (before - 2..=now() + seconds + 2).contains(&shown)
     };
-    assert!((-2..=2).contains(&ahead()));
+    assert!(is_ahead(0));
     redis.command(&["SET", "k", "v", "EX", "60"]);
     redis.set_clock(-1800);
-    assert!((-1802..=-1798).contains(&ahead()));
+    assert!(is_ahead(-1800));
     assert!(redis.command(&["TTL", "k"]).integer() > 1800);
     redis.set_clock(3600);
-    assert!((3598..=3602).contains(&ahead()));
+    assert!(is_ahead(3600));
     assert_eq!(get(&redis, "k"), None);
     redis.restart();
-    assert!((3598..=3602).contains(&ahead()));
+    assert!(is_ahead(3600));
 }
 
 /// A machine has room for so many segments only.

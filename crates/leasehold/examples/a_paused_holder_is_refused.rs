@@ -11,7 +11,7 @@ use leasehold::fence::rusqlite::{fenced, register_fence};
 use leasehold_testkit::process::{self, Worker, argument, eventually, say};
 use rusqlite::Connection;
 
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(3);
 const SOON: Duration = Duration::from_secs(30);
 
 type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Locks, Outcome, Ran, Result, Wait};
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(4);
 
 /// Runs the scene.
 #[tokio::main(flavor = "current_thread")]

@@ -181,7 +181,7 @@ async fn e03_a_map_that_is_wrong_makes_no_storm(cluster: &RedisCluster) {
 }
 
 async fn e07_nodes_that_forget_their_scripts_are_told_them_again(cluster: &RedisCluster) {
-    let ttl = Duration::from_secs(6);
+    let ttl = Duration::from_secs(10);
     let forget = || cluster.nodes().iter().for_each(|node| drop(node.command(&["SCRIPT", "FLUSH"])));
     let locks = locks(&url(cluster)).await;
     let mut guards = Vec::new();
@@ -226,7 +226,7 @@ async fn f01_a_lost_wake_up_costs_a_look_and_not_the_ttl(cluster: &RedisCluster)
 }
 
 async fn a_slot_moves_while_its_lock_is_held_and_waited_for(cluster: &RedisCluster) {
-    let ttl = Duration::from_secs(6);
+    let ttl = Duration::from_secs(10);
     let ours = locks(&url(cluster)).await;
     let guard = soon(&ours.lock("moving").ttl(ttl)).await;
     let waits = waits(cluster, "moving").await;

@@ -1180,7 +1180,7 @@ async fn many_holds_go_along_and_leave_nothing() {
     stage.switches().await;
     sleep(11 * SECOND).await;
     assert_eq!(stage.arbiter.list().await.unwrap().len(), mine.len());
-    assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 30 * SECOND, "{:?}", began.elapsed());
     client.primary.always(Operation::Release, Fault::HangBefore);
     client.arbiter.always(Operation::Release, Fault::DelayRequest(SECOND / 10));
     let ended: Vec<_> =
@@ -1404,18 +1404,19 @@ fn in_real_time_a_hold_survives_a_failover() {
         let primary = Faulty::over(Arc::new(Memory::default()));
         let arbiter = Arc::new(Memory::default());
         let faults = primary.faults();
-        let settings = Settings::default().route_lease(SECOND).down_after(SECOND).up_after(2 * SECOND);
+        // Of a shorter lease a hold is over where the machine is busy for a moment.
+        let settings = Settings::default().route_lease(4 * SECOND).down_after(2 * SECOND).up_after(2 * SECOND);
         let store = Fallback::over(Arc::new(primary), arbiter.clone(), settings).unwrap();
         let locks = Locks::over(Arc::new(store));
-        let lock = locks.lock("job").ttl(8 * SECOND).wait(Wait::For(20 * SECOND));
+        let lock = locks.lock("job").ttl(30 * SECOND).wait(Wait::For(60 * SECOND));
         let guard = lock.acquire().await.unwrap().guard().expect("it is free");
         faults.cut();
         let began = Instant::now();
         while arbiter.list().await.unwrap().is_empty() {
-            assert!(guard.is_valid() && began.elapsed() < 30 * SECOND, "{}", Span(began.elapsed()));
+            assert!(guard.is_valid() && began.elapsed() < 60 * SECOND, "{}", Span(began.elapsed()));
             sleep(SECOND / 50).await;
         }
-        sleep(2 * SECOND).await;
+        sleep(5 * SECOND).await;
         assert!(guard.is_valid() && guard.loss().is_none());
         assert_eq!(guard.release().await.unwrap(), Released::InTime);
         assert!(matches!(locks.lock("job").try_acquire().await, Ok(Outcome::Acquired(_))));
@@ -1430,10 +1431,11 @@ fn in_real_time_a_claim_is_taken_back_over_its_own_handle() {
     runtime.block_on(async {
         let (primary, arbiter) = (Faulty::over(Arc::new(Memory::default())), Faulty::over(Arc::new(Memory::default())));
         let (all, keepers, of_arbiter) = (primary.faults(), primary.keeper_faults(), arbiter.faults());
-        let settings = Settings::default().route_lease(SECOND);
+        // While it lasts, the claim goes to the primary at once.
+        let settings = Settings::default().route_lease(4 * SECOND);
         let store = Fallback::over(Arc::new(primary), Arc::new(arbiter), settings).unwrap();
         let locks = Locks::over(Arc::new(store));
-        let guard = locks.lock("another").wait(Wait::For(20 * SECOND)).acquire().await.unwrap().guard();
+        let guard = locks.lock("another").wait(Wait::For(60 * SECOND)).acquire().await.unwrap().guard();
         guard.expect("it is free").release().await.unwrap();
         all.next(Operation::TryAcquire, Fault::HangBefore);
         of_arbiter.next(Operation::Release, Fault::Fail(ErrorKind::Unavailable));

@@ -2,7 +2,7 @@
 //! installed by `scripts/peers`.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{
     Attempt, Claim, ErrorKind, Guard, HolderId, Holding, LeaseKey, LockName, Locks, Outcome, Release, Renewal, Revoke,
@@ -16,6 +16,8 @@ use peers::Peer;
 
 const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
+/// Of a lock that is extended.
+const SHORT: Duration = Duration::from_millis(900);
 
 /// How many rounds each side has at least, when both want the lock all the time.
 const ROUNDS: usize = 100;
@@ -76,7 +78,8 @@ impl Beside {
 
     /// So that it ends soon unless it is extended.
     fn shorten(&self, name: &str) {
-        assert_eq!(self.server.command(&["PEXPIRE", &self.key(name), "900"]).integer(), 1);
+        let millis = SHORT.as_millis().to_string();
+        assert_eq!(self.server.command(&["PEXPIRE", &self.key(name), &millis]).integer(), 1);
     }
 
     fn is_left(&self) -> Vec<String> {
@@ -147,25 +150,40 @@ fn many_rounds(library: &'static str) {
 async fn extensions_count(library: &'static str) {
     let beside = Beside::of(library);
     let (mut peer, locks) = (beside.peer(), beside.locks().await);
-    assert!(peer.acquires("theirs", LONG));
-    beside.shorten("theirs");
-    assert!(peer.extends(LONG));
+    // On a busy machine an extension may come too late: then with another lock.
+    let mut names = (0..).map(|round| format!("theirs-{round}"));
+    let theirs = loop {
+        let (name, began) = (names.next().unwrap(), Instant::now());
+        assert!(peer.acquires(&name, LONG));
+        beside.shorten(&name);
+        if peer.extends(LONG) {
+            break name;
+        }
+        assert!(began.elapsed() >= SHORT, "it had the lock");
+    };
 
     let store = leasehold::stores::open(&beside.url).unwrap();
-    let lease = LeaseKey { name: LockName::new("ours").unwrap(), holder: HolderId::fresh() };
-    let claim = Claim::new(lease.name.clone(), lease.holder, "test".into(), LONG);
-    assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
-    beside.shorten("ours");
-    assert!(matches!(store.renew(&[(lease.clone(), LONG)]).await[..], [Ok(Renewal::Renewed)]));
+    let mut names = (0..).map(|round| format!("ours-{round}"));
+    let (ours, lease) = loop {
+        let (name, began) = (names.next().unwrap(), Instant::now());
+        let lease = LeaseKey { name: LockName::new(&name).unwrap(), holder: HolderId::fresh() };
+        let claim = Claim::new(lease.name.clone(), lease.holder, "test".into(), LONG);
+        assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
+        beside.shorten(&name);
+        if matches!(store.renew(&[(lease.clone(), LONG)]).await[..], [Ok(Renewal::Renewed)]) {
+            break (name, lease);
+        }
+        assert!(began.elapsed() >= SHORT, "it had the lock");
+    };
 
-    tokio::time::sleep(Duration::from_secs(1)).await; // past the end that both would have had
-    let holding = refused(&locks, "theirs").await;
+    tokio::time::sleep(SHORT * 6 / 5).await; // past the end that both would have had
+    let holding = refused(&locks, &theirs).await;
     assert!(holding.label.starts_with(&beside.foreign()) && holding.remaining > LONG / 2, "{holding:?}");
     assert_eq!(holding.library, Some(beside.compat()));
     assert!(peer.releases());
-    assert!(!peer.acquires("ours", LONG));
+    assert!(!peer.acquires(&ours, LONG));
     assert_eq!(store.release(&lease, leasehold::Ended::default()).await.unwrap(), Release::Released);
-    assert!(peer.acquires("ours", LONG) && peer.releases());
+    assert!(peer.acquires(&ours, LONG) && peer.releases());
 }
 
 async fn nobody_ends_what_is_anothers(library: &'static str) {
@@ -216,14 +234,16 @@ async fn waiters_get_it(library: &'static str) {
     gets_it(ours).await;
 
     assert!(peer.acquires("expired", Duration::from_secs(2)));
-    gets_it(waiting(&locks, "expired").await).await;
+    // It need not be seen in line: on a busy machine the time may be over before.
+    let lock = locks.lock("expired").ttl(LONG).wait(Wait::Forever);
+    gets_it(tokio::spawn(async move { lock.acquire().await.unwrap().guard().unwrap() })).await;
 
     let guard = acquired(&locks, "ours").await;
     peer.waits("ours", LONG, Duration::from_secs(50));
     if library == "python-redis-lock" {
         eventually("it is blocked", SOON, || blocked(&beside.server) == 1);
     }
-    let released = std::time::Instant::now();
+    let released = Instant::now();
     guard.release().await.unwrap();
     assert_eq!(peer.answers(), "yes");
     assert!(released.elapsed() < SOON, "it was woken, or looked: {:?}", released.elapsed());
@@ -293,7 +313,7 @@ async fn every_way_to_free_a_lock_wakes_a_blocked_waiter() {
             "revoke" => drop(locks.revoke(way, Revoke::Now).await.unwrap()),
             _ => store.leave(&LeaseKey { name: claim.name, holder: claim.holder }).await.unwrap(),
         }
-        let freed = std::time::Instant::now();
+        let freed = Instant::now();
         assert_eq!(peer.answers(), "yes", "{way}");
         assert!(freed.elapsed() < SOON, "{way}: {:?}", freed.elapsed());
         assert!(peer.releases());
@@ -311,10 +331,11 @@ async fn a_lock_without_an_end_is_waited_for_and_can_be_freed() {
         assert!(holding.holder.is_some() && holding.remaining == Holding::NO_END, "{holding:?}");
         assert_eq!(locks.inspect("job").await.unwrap().unwrap().remaining, Holding::NO_END);
         let ours = waiting(&locks, "job").await;
-        let asked = beside.server.commands_processed();
+        let (began, asked) = (Instant::now(), beside.server.commands_processed());
         tokio::time::sleep(Duration::from_secs(2)).await;
         let asked = beside.server.commands_processed() - asked;
-        assert!(asked < 20 * 12, "a script's own commands count, and yet: {asked}");
+        let most = 120 * (began.elapsed().as_secs() + 1);
+        assert!(asked < most, "a script's own commands count, and yet: {asked} of {most}");
         assert!(peer.releases());
         gets_it(ours).await;
 

@@ -27,7 +27,7 @@ async fn acquired(lock: &Lock) -> Guard {
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < 20 * SECOND, "{what}");
+        assert!(began.elapsed() < 60 * SECOND, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -40,7 +40,7 @@ fn is_free(store: &Arc<dyn Store>, name: &str) -> bool {
 #[test]
 fn a_job_that_blocks_its_runtime_for_four_ttls_keeps_its_lock() {
     // Not shorter: a loaded machine may hold up the keeper's thread as well, for a moment.
-    const TTL: Duration = Duration::from_secs(3);
+    const TTL: Duration = Duration::from_secs(4);
     let store = store();
     let ours = Locks::over(Arc::clone(&store));
     runtime().block_on(async {
@@ -191,7 +191,8 @@ fn an_observer_that_panics_does_not_take_the_keeper_along() {
         }
     };
     let locks = Locks::builder().observer(observer).over(store());
-    let guard = runtime().block_on(acquired(&locks.lock("job").ttl(SECOND)));
+    // Not shorter: what is lost on a machine that is busy for a moment is not renewed again.
+    let guard = runtime().block_on(acquired(&locks.lock("job").ttl(4 * SECOND)));
     eventually("renewed again and again", || told.load(Ordering::Relaxed) >= 3);
     drop(guard);
     runtime().block_on(locks.shutdown());
@@ -221,7 +222,7 @@ fn a_client_that_may_open_nothing_more_keeps_its_leases_or_tells() {
         std::thread::sleep(2 * SECOND);
         drop(hog);
         std::thread::sleep(SECOND);
-        assert!(guard.is_valid() || guard.loss().is_some());
+        eventually("valid, or told", || guard.is_valid() || guard.loss().is_some());
     });
 }
 
@@ -270,18 +271,19 @@ fn a_bound_that_is_cut_is_told_at_once() {
 
 #[test]
 fn a_bound_that_falls_is_told_the_grace_before_it_and_no_renewal_outlives_it() {
-    const TTL: Duration = Duration::from_secs(2);
+    const TTL: Duration = Duration::from_secs(6);
+    const GRACE: Duration = Duration::from_secs(2);
     let store = Faulty::over(store());
     let faults = store.faults();
     let locks = Locks::over(Arc::new(store));
     runtime().block_on(async {
         let bound = Bound::new(Moment::NEVER);
         faults.bind_next(bound.clone());
-        let guard = acquired(&locks.lock("job").ttl(TTL).stop_grace(SECOND / 2)).await;
-        let end = BootClock.now() + 3 * TTL;
+        let guard = acquired(&locks.lock("job").ttl(TTL).stop_grace(GRACE)).await;
+        let end = BootClock.now() + 3 * TTL / 2;
         bound.move_to(end);
         assert_eq!(guard.lost().await, LossReason::Expired);
-        assert!((end - SECOND / 2..end).contains(&BootClock.now()), "renewed until then, told in time");
+        assert!((end - GRACE..end).contains(&BootClock.now()), "renewed until then, told in time");
         eventually("over at its bound", || !guard.is_valid());
         assert!(BootClock.now() >= end);
         bound.move_to(Moment::NEVER);

@@ -15,11 +15,11 @@ use leasehold_testkit::process::{self, Worker, argument, say};
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(60);
-/// Short enough to be waited for.
-const TTL: Duration = Duration::from_secs(2);
-/// The same for stores made of stores, whose members have a part of it each.
-#[cfg(feature = "redis")]
-const COMPOSED_TTL: Duration = Duration::from_secs(4);
+/// Short enough to be waited for, and long enough for who has it to keep it on a machine that is busy for a moment.
+const TTL: Duration = Duration::from_secs(4);
+/// For how long a store is asked that can't say: it has members to be connected to, and a route to be read, and the machine may
+/// be busy.
+const PATIENCE: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[test]
@@ -81,18 +81,22 @@ impl Fleet {
             #[cfg(feature = "redis")]
             Kind::Quorum(servers) => {
                 let hosts: Vec<_> = servers.iter().map(leasehold_testkit::servers::Redis::address).collect();
-                let options = format!("max_ttl={}&namespace={namespace}", COMPOSED_TTL.as_secs());
-                let fleet = Self::over(format!("redlock://{}?{options}", hosts.join(",")), COMPOSED_TTL, dir);
-                fleet.grants();
-                // A new one counts ticks of the next minutes as run; this one was founded long ago.
+                let options = format!("max_ttl={}&namespace={namespace}", TTL.as_secs());
+                let fleet = Self::over(format!("redlock://{}?{options}", hosts.join(",")), TTL, dir);
                 let life = format!("leasehold:{namespace}:life");
+                // One that is late is founded a moment later.
+                process::eventually("all are founded", SOON, || {
+                    fleet.grants();
+                    servers.iter().all(|server| server.command(&["HEXISTS", &life, "founded"]).integer() == 1)
+                });
+                // A new one counts ticks of the next minutes as run; this one was founded long ago.
                 servers.iter().for_each(|server| drop(server.command(&["HSET", &life, "floor", "1"])));
                 fleet
             }
             #[cfg(all(feature = "postgres", feature = "redis"))]
             Kind::Fallback(primary, arbiter) => {
                 let url = [primary, arbiter].map(|url| format!("{url}?namespace={namespace}")).join(" ");
-                let fleet = Self::over(url, COMPOSED_TTL, dir);
+                let fleet = Self::over(url, TTL, dir);
                 fleet.grants();
                 fleet
             }
@@ -159,7 +163,7 @@ fn tick_lock(locks: &Locks) -> Lock {
     // Every 15 minutes, by its own clock.
     let tick = Tick::from_unix_millis(tick + off - (off % 900_000)).unwrap();
     let retry = argument("RETRY") == "yes";
-    locks.lock("nightly").ttl(ttl()).terms(|lock| lock.tick(tick).retry_failed(retry))
+    locks.lock("nightly").ttl(ttl()).terms(|lock| lock.tick(tick).retry_failed(retry).patience(PATIENCE))
 }
 
 fn run_the_tick() {
@@ -249,7 +253,8 @@ fn do_all_keys() {
     let locks = locks();
     let (mut ran, mut elsewhere, mut before) = (0, 0, 0);
     for key in 0..KEYS {
-        match locks.once(&format!("invoice-{key}"), DAY).ttl(ttl()).try_acquire().unwrap() {
+        let once = locks.once(&format!("invoice-{key}"), DAY).ttl(ttl()).terms(|lock| lock.patience(PATIENCE));
+        match once.try_acquire().unwrap() {
             Outcome::Acquired(guard) => {
                 log(&format!("sent {key}"));
                 guard.complete().unwrap();
@@ -296,6 +301,11 @@ fn now() -> u128 {
 
 fn use_the_pool() {
     let locks = locks();
+    // All at the same time, however long it takes to start each.
+    say("ready");
+    while !std::path::Path::new(&argument("DIR")).join("go").exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     for _ in 0..15 {
         let guard = granted(&pool(&locks, ttl()));
         let from = now();
@@ -310,6 +320,8 @@ fn use_the_pool() {
 fn at_most_so_many_processes_are_inside_and_tokens_grow_over_all_permits(kind: Kind<'_>) {
     let fleet = Fleet::new(kind);
     let mut nodes: Vec<_> = (0..6).map(|_| fleet.node("use_the_pool", &[])).collect();
+    nodes.iter_mut().for_each(|node| drop(node.hear("ready", SOON)));
+    std::fs::write(fleet.dir.path().join("go"), "").unwrap();
     for node in &mut nodes {
         node.succeeds(SOON);
     }
@@ -337,8 +349,8 @@ fn a_killed_holders_permit_is_free_after_its_ttl_and_the_others_keep_theirs(kind
     for node in &mut nodes {
         node.hear("has one", SOON);
     }
-    let lock = pool(&fleet.locks, fleet.ttl).wait(Wait::For(Duration::ZERO));
-    assert!(matches!(lock.acquire().unwrap(), Outcome::Contended(holding) if holding.others.len() == 2));
+    let lock = pool(&fleet.locks, fleet.ttl);
+    assert!(matches!(lock.try_acquire().unwrap(), Outcome::Contended(holding) if holding.others.len() == 2));
     nodes.pop().unwrap().kill();
     let guard = granted(&pool(&fleet.locks, fleet.ttl));
     let holding = fleet.locks.inspect("pool").unwrap().unwrap();

@@ -19,6 +19,9 @@ use claims::{SOON, TTL, acquired, is_free, locks};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Of a lease that is to be renewed, or lost for a reason that is to be told, though the machine is busy for a moment.
+const LASTING: Duration = Duration::from_secs(6);
+
 fn key(name: &str) -> String {
     format!("leasehold:default:{{{name}}}")
 }
@@ -103,13 +106,13 @@ async fn c12_a_connection_that_breaks_is_no_loss() {
     let server = Redis::start();
     let proxy = Proxy::to(server.address());
     let locks = locks(&proxy.url(&server.url())).await;
-    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    let guard = acquired(&locks.lock("job").ttl(LASTING)).await;
     for _ in 0..3 {
-        tokio::time::sleep(TTL / 2).await;
+        tokio::time::sleep(LASTING / 3).await;
         proxy.cut();
         assert!(guard.is_valid() && guard.loss().is_none());
     }
-    tokio::time::sleep(TTL).await;
+    tokio::time::sleep(LASTING / 2).await;
     assert!(guard.is_valid() && guard.loss().is_none());
     guard.release().await.unwrap();
 }
@@ -118,11 +121,11 @@ async fn c12_a_connection_that_breaks_is_no_loss() {
 async fn c05_a_server_that_says_nothing_is_a_loss_in_time() {
     let server = Redis::start();
     let locks = locks(&server.url()).await;
-    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    let guard = acquired(&locks.lock("job").ttl(LASTING)).await;
     server.pause();
-    let reason = tokio::time::timeout(TTL, guard.lost()).await.expect("told before the lease is over");
+    let reason = tokio::time::timeout(LASTING, guard.lost()).await.expect("told before the lease is over");
     assert!(matches!(reason, LossReason::Unreachable(_) | LossReason::Expired), "{reason:?}");
-    tokio::time::sleep(TTL / 2).await;
+    tokio::time::sleep(LASTING / 2).await;
     assert!(!guard.is_valid());
     server.resume();
 }
@@ -132,9 +135,9 @@ async fn e07_a_server_that_forgets_its_scripts_is_told_them_again() {
     let server = Redis::options().append_only().start();
     let locks = locks(&server.url()).await;
     let forget = || server.command(&["SCRIPT", "FLUSH"]).text();
-    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    let guard = acquired(&locks.lock("job").ttl(LASTING)).await;
     forget();
-    tokio::time::sleep(TTL * 2).await; // renewed meanwhile
+    tokio::time::sleep(LASTING * 3 / 2).await; // renewed meanwhile
     assert!(guard.is_valid());
     forget();
     guard.release().await.unwrap();
@@ -152,13 +155,13 @@ async fn e07_a_server_that_forgets_its_scripts_is_told_them_again() {
 async fn e14_what_was_wiped_is_lost_and_tokens_go_on_growing() {
     let server = Redis::start();
     let locks = locks(&server.url()).await;
-    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
+    let guard = acquired(&locks.lock("job").ttl(LASTING)).await;
     server.command(&["FLUSHALL"]);
-    assert_eq!(tokio::time::timeout(TTL, guard.lost()).await.unwrap(), LossReason::Gone);
-    let next = acquired(&locks.lock("job").ttl(TTL)).await;
+    assert_eq!(tokio::time::timeout(LASTING, guard.lost()).await.unwrap(), LossReason::Gone);
+    let next = acquired(&locks.lock("job").ttl(LASTING)).await;
     assert!(next.token() > guard.token());
     server.command(&["DEL", &key("job")]);
-    assert_eq!(tokio::time::timeout(TTL, next.lost()).await.unwrap(), LossReason::Gone);
+    assert_eq!(tokio::time::timeout(LASTING, next.lost()).await.unwrap(), LossReason::Gone);
     let third = acquired(&locks.lock("job")).await;
     assert!(third.token() > next.token());
     drop(third);
@@ -192,11 +195,12 @@ async fn d09_what_others_put_under_a_locks_name_is_told_apart() {
 async fn one_key_that_is_spoilt_keeps_no_other_lock_from_being_renewed() {
     let server = Redis::start();
     let locks = locks(&server.url()).await;
-    let (spoilt, sound) = (acquired(&locks.lock("a").ttl(TTL)).await, acquired(&locks.lock("b").ttl(TTL)).await);
+    let [a, b] = ["a", "b"].map(|name| locks.lock(name).ttl(LASTING));
+    let (spoilt, sound) = (acquired(&a).await, acquired(&b).await);
     server.command(&["DEL", &key("a")]);
     server.command(&["HSET", &key("a"), "theirs", "1"]);
-    assert_eq!(tokio::time::timeout(TTL, spoilt.lost()).await.unwrap(), LossReason::Gone);
-    tokio::time::sleep(TTL).await;
+    assert_eq!(tokio::time::timeout(LASTING, spoilt.lost()).await.unwrap(), LossReason::Gone);
+    tokio::time::sleep(LASTING).await;
     assert!(sound.is_valid() && sound.loss().is_none());
 }
 
@@ -206,7 +210,7 @@ async fn leases_of_one_batch_get_each_its_own_ttl() {
     let store = leasehold::stores::open(&server.url()).unwrap();
     let mut leases = Vec::new();
     for (name, ttl) in [("a", 50), ("b", 70), ("c", 50)] {
-        let claim = Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), TTL);
+        let claim = Claim::new(LockName::new(name).unwrap(), HolderId::fresh(), "test".into(), SOON);
         assert!(matches!(store.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
         leases.push((LeaseKey { name: claim.name, holder: claim.holder }, Duration::from_secs(ttl)));
     }
@@ -214,11 +218,11 @@ async fn leases_of_one_batch_get_each_its_own_ttl() {
     let left = |name: &str| server.command(&["TTL", &key(name)]).integer();
     let answers = |all: Vec<leasehold::Result<Renewal>>| all.into_iter().map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(answers(store.renew(&leases).await), [Renewal::Renewed, Renewal::Gone, Renewal::Renewed]);
-    assert!((49..=50).contains(&left("a")) && left("b") <= TTL.as_secs() as i64 && (49..=50).contains(&left("c")));
+    assert!((35..=50).contains(&left("a")) && left("b") <= SOON.as_secs() as i64 && (35..=50).contains(&left("c")));
     leases[0].1 = Duration::from_secs(90);
     leases.swap(0, 1);
     assert_eq!(answers(store.renew(&leases).await), [Renewal::Gone, Renewal::Renewed, Renewal::Renewed]);
-    assert!((89..=90).contains(&left("a")) && (48..=50).contains(&left("c")));
+    assert!((75..=90).contains(&left("a")) && (35..=50).contains(&left("c")));
 }
 
 /// As under a lock that is passed on all the time: nobody waits long enough to look twice.
@@ -226,7 +230,7 @@ async fn leases_of_one_batch_get_each_its_own_ttl() {
 async fn a_queue_that_is_never_empty_stays_though_nobody_looks_again() {
     let server = Redis::start();
     let store = leasehold::stores::open(&server.url()).unwrap();
-    let holder = Claim::new(LockName::new("job").unwrap(), HolderId::fresh(), "test".into(), TTL);
+    let holder = Claim::new(LockName::new("job").unwrap(), HolderId::fresh(), "test".into(), MINUTE);
     assert!(matches!(store.try_acquire(&holder).await.unwrap(), Attempt::Granted(_)));
     let wait = async |claim: &Claim| match store.try_acquire(claim).await.unwrap() {
         Attempt::Held(holding) => holding.ticket.unwrap(),
@@ -254,7 +258,7 @@ async fn who_does_not_hear_of_a_hand_over_is_not_given_the_lock_and_keeps_its_pl
     let deaf = leasehold::stores::open(&server.url()).unwrap().for_keeper();
     for round in 0.. {
         let name = LockName::new(&format!("job {round}")).unwrap();
-        let holder = Claim::new(name.clone(), HolderId::fresh(), "test".into(), TTL);
+        let holder = Claim::new(name.clone(), HolderId::fresh(), "test".into(), MINUTE);
         let place = Place { sent: Some(Moment::from_nanos(1)), ..Place::default() };
         let first = Claim { holder: HolderId::fresh(), queue: Some(place), ..holder.clone() };
         assert!(matches!(store.try_acquire(&holder).await.unwrap(), Attempt::Granted(_)));
@@ -304,7 +308,7 @@ async fn a_key_is_forgotten_when_its_time_is_over_and_not_before() {
     let claim = || {
         let name = LockName::new("invoice").unwrap();
         let due = Some(Due { tick: Tick::ONLY, retry_failed: false, keep });
-        Claim { due, ..Claim::new(name, HolderId::fresh(), "test".into(), TTL) }
+        Claim { due, ..Claim::new(name, HolderId::fresh(), "test".into(), MINUTE) }
     };
     let first = claim();
     let Attempt::Granted(before) = store.try_acquire(&first).await.unwrap() else { panic!("it is new") };
@@ -312,8 +316,13 @@ async fn a_key_is_forgotten_when_its_time_is_over_and_not_before() {
     assert!(matches!(store.try_acquire(&claim()).await.unwrap(), Attempt::Held(_)), "not while somebody has it");
     let done = Ended { verdict: Some(Verdict::Done(Tick::ONLY)), ..Ended::default() };
     let lease = LeaseKey { name: first.name, holder: first.holder };
+    let ended = Instant::now();
     assert_eq!(store.release(&lease, done).await.unwrap(), Release::Released);
-    assert!(matches!(store.try_acquire(&claim()).await.unwrap(), Attempt::NotDue(_)), "from its end on");
+    let early = claim();
+    let answer = store.try_acquire(&early).await.unwrap();
+    // Asked later, on a machine that is that busy, it may be forgotten.
+    assert!(matches!(answer, Attempt::NotDue(_)) || ended.elapsed() >= keep, "from its end on: {answer:?}");
+    store.leave(&LeaseKey { name: early.name, holder: early.holder }).await.unwrap();
     tokio::time::sleep(keep + Duration::from_millis(200)).await;
     let Attempt::Granted(again) = store.try_acquire(&claim()).await.unwrap() else { panic!("it is forgotten") };
     assert!(again.token > before.token && again.attempt == 1, "{again:?}");

@@ -45,7 +45,7 @@ fn redis_is_a_member() {
 
 /// What may take its time: a restart guard, and what goes on after it.
 const SOON: Duration = Duration::from_secs(30);
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(4);
 const KEEP: Duration = Duration::from_secs(7 * 86400);
 
 /// A server, and a store in it.
@@ -438,9 +438,11 @@ async fn a_key_is_forgotten_when_its_time_is_over() {
     let once = Some(Due { tick: Tick::ONLY, retry_failed: false, keep });
     let held = stage.claims(&invoice).await;
     assert!(matches!(stage.ratifies(&held, once).await, Ratified::Yes { attempt: 1, .. }));
+    let ended = Instant::now();
     stage.concludes(&held, Verdict::Done(Tick::ONLY)).await;
     let next = stage.claims(&invoice).await;
-    assert!(is_over(&stage.ratifies(&next, once).await));
+    // Asked later, on a machine that is that busy, it is forgotten, and its own.
+    assert!(is_over(&stage.ratifies(&next, once).await) || ended.elapsed() >= keep);
     tokio::time::sleep(keep + Duration::from_millis(200)).await;
     assert!(matches!(stage.ratifies(&next, once).await, Ratified::Yes { attempt: 1, .. }));
 }
@@ -454,8 +456,10 @@ async fn a_key_that_is_forgotten_is_not_told_and_one_that_was_adopted_is_forgott
     let held = stage.claims(&told).await;
     let short = Due { tick: Tick::ONLY, retry_failed: false, keep: Duration::from_secs(2) };
     assert!(matches!(stage.ratifies(&held, Some(short)).await, Ratified::Yes { .. }));
+    let ended = Instant::now();
     stage.concludes(&held, Verdict::Done(Tick::ONLY)).await;
-    assert_eq!(stage.recalls(&told).await.newest, Some(Tick::ONLY));
+    let newest = stage.recalls(&told).await.newest;
+    assert!(newest == Some(Tick::ONLY) || ended.elapsed() >= short.keep, "{newest:?}");
     eventually_async("it is forgotten", SOON, async || stage.recalls(&told).await.newest.is_none()).await;
     let known = Memories { newest: Some(Tick::ONLY), kept_for: Duration::from_secs(8), ..Memories::default() };
     stage.adopts(&adopted, &known).await;
@@ -777,8 +781,18 @@ async fn all_servers_are_restarted_one_after_another_and_nothing_is_lost() {
     let five = Five::founded_an_hour_ago().await;
     drop(five.acquires("first").await);
     let tick = Tick::from_unix_millis(five.store.time().await.unwrap().as_millis() as i64).unwrap();
-    let nightly = || five.locks.lock("nightly").ttl(TTL).tick(tick);
-    let Ok(Outcome::Acquired(guard)) = nightly().try_acquire().await else { panic!("it is due") };
+    // Some members may be late at first.
+    let nightly = async || {
+        let began = Instant::now();
+        loop {
+            match five.locks.lock("nightly").ttl(TTL).tick(tick).try_acquire().await {
+                Ok(outcome) => return outcome,
+                Err(error) => assert!(error.is_transient() && began.elapsed() < SOON, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let Outcome::Acquired(guard) = nightly().await else { panic!("it is due") };
     guard.complete().await.unwrap();
     for number in 0..20 {
         assert!(five.is_due(&format!("invoice-{number}")).await);
@@ -798,8 +812,8 @@ async fn all_servers_are_restarted_one_after_another_and_nothing_is_lost() {
     for number in [0, 7, 19] {
         assert!(!five.is_due(&format!("invoice-{number}")).await, "twice");
     }
-    let outcome = nightly().try_acquire().await;
-    assert!(matches!(outcome, Ok(Outcome::NotDue(NotDue::Claimed { .. }))), "{outcome:?}");
+    let outcome = nightly().await;
+    assert!(matches!(outcome, Outcome::NotDue(NotDue::Claimed { .. })), "{outcome:?}");
 }
 
 /// Nobody stands in a queue, so nobody is told of a release but who listens to the name.

@@ -404,10 +404,10 @@ async fn r11_a_promoted_replica_is_another_one() {
     assert!(matches!(&granted, Ok(Attempt::Granted(next)) if next.token > grant.token), "{granted:?}");
 }
 
-/// Redis and memory, as a fallback with short spans.
+/// Redis and memory, as a fallback with short spans. Were they shorter, a machine that is busy for a moment would end a hold.
 fn fallback(server: &Redis, arbiter: &Memory) -> Locks {
     let settings =
-        Settings::default().route_lease(2 * SECOND).down_after(SECOND).up_after(2 * SECOND).max_ttl(60 * SECOND);
+        Settings::default().route_lease(5 * SECOND).down_after(2 * SECOND).up_after(3 * SECOND).max_ttl(60 * SECOND);
     let store = Fallback::over(store(&server.url()), Arc::new(arbiter.clone()), settings).unwrap();
     Locks::over(Arc::new(store))
 }
@@ -415,9 +415,9 @@ fn fallback(server: &Redis, arbiter: &Memory) -> Locks {
 async fn acquires(locks: &Locks, name: &str) -> Guard {
     let began = Instant::now();
     loop {
-        match locks.lock(name).ttl(15 * SECOND).stop_grace(SECOND / 4).try_acquire().await {
+        match locks.lock(name).ttl(30 * SECOND).stop_grace(SECOND / 4).try_acquire().await {
             Ok(Outcome::Acquired(guard)) => return guard,
-            other => assert!(began.elapsed() < SOON, "{other:?}"),
+            other => assert!(began.elapsed() < 2 * SOON, "{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -437,7 +437,7 @@ async fn a_lock_goes_along_to_the_arbiter_and_back_to_a_redis_that_came_back_emp
     let is_free =
         async || matches!(others.lock("job").stop_grace(SECOND / 4).try_acquire().await, Ok(Outcome::Acquired(_)));
     server.kill();
-    eventually_async("the arbiter takes over", SOON, async || {
+    eventually_async("the arbiter takes over", 2 * SOON, async || {
         assert!(!is_free().await && guard.is_valid(), "{:?}", guard.loss());
         !leads_to_primary().await
     })
@@ -446,7 +446,7 @@ async fn a_lock_goes_along_to_the_arbiter_and_back_to_a_redis_that_came_back_emp
     let meanwhile = acquires(&others, "meanwhile").await;
     assert!(guard.is_valid() && !is_free().await);
     server.restart();
-    eventually_async("it goes back", 2 * SOON, async || {
+    eventually_async("it goes back", 3 * SOON, async || {
         assert!(!is_free().await && guard.is_valid() && meanwhile.is_valid(), "{:?}", guard.loss());
         let reading = arbiter.route().await.unwrap().unwrap();
         matches!(reading.route.target, Target::Primary(_)) && matches!(reading.force, Force::Since(_))
@@ -455,7 +455,7 @@ async fn a_lock_goes_along_to_the_arbiter_and_back_to_a_redis_that_came_back_emp
     let held = store(&server.url()).inspect(&LockName::new("job").unwrap()).await.unwrap().expect("it is there");
     assert_eq!((held.holder, held.token), (Some(guard.holder()), guard.token()), "it has come along with its token");
     guard.release().await.unwrap();
-    assert!(is_free().await);
+    eventually_async("it is free", SOON, is_free).await;
 }
 
 /// The watermark only grows, keeps earlier claims out, and ends no lease.
@@ -540,7 +540,7 @@ async fn the_doctor_of_a_fallback_says_whether_its_primary_is_the_one_that_is_me
     })
     .await;
     assert!(said.last().unwrap().fix.as_ref().unwrap().contains("the route follow it within"), "{said:?}");
-    eventually_async("the route follows", 2 * SOON, async || {
+    eventually_async("the route follows", 3 * SOON, async || {
         let finding = about().await;
         finding.severity == Severity::Fine && finding.message.contains("has heard of route 2")
     })

@@ -32,14 +32,15 @@ fn guarded(server: &Redis) -> String {
 #[tokio::test]
 async fn g01_a_server_that_has_just_been_started_grants_nothing_for_max_ttl() {
     let server = Redis::start();
+    // It counts from when it is first asked.
+    let began = Instant::now();
     let locks = locks(&guarded(&server)).await;
     let error = locks.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Unavailable, Applied::No), "{error}");
     assert!(error.is_passing() && error.to_string().contains("grants nothing for"), "{error}");
     // Who waits anyway waits for that, too, however short its TTL is.
-    let began = Instant::now();
     let guard = granted(&locks.lock("job").ttl(Duration::from_secs(1))).await;
-    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
     guard.release().await.unwrap();
     // It is over for everybody.
     let others = self::locks(&guarded(&server)).await;
@@ -64,7 +65,9 @@ async fn g01_what_an_empty_server_has_forgotten_is_over_before_it_grants_anythin
     server.restart();
     let next = granted(&others.lock("job").ttl(TTL)).await;
     assert!(!held.is_valid(), "two hold it");
-    assert!(matches!(held.loss(), Some(LossReason::Gone | LossReason::Unreachable(_))), "{:?}", held.loss());
+    let reason = tokio::time::timeout(SOON, held.lost()).await.expect("it is told");
+    let is_told = matches!(reason, LossReason::Gone | LossReason::Unreachable(_) | LossReason::Expired);
+    assert!(is_told, "{reason:?}");
     assert!(next.token() > held.token());
 }
 
@@ -84,9 +87,13 @@ const LONG: Duration = Duration::from_secs(9);
 /// A grant that never reached the replica which is promoted: nobody else is granted the lock while its holder believes
 /// in it. Then the guard is over, for those who come later as well.
 async fn survives(ours: &Locks, others: &str, lose_the_master: impl FnOnce()) {
-    let others = locks(others).await;
     let held = granted(&ours.lock("job").ttl(LONG)).await;
     lose_the_master();
+    is_over_for(held, others).await;
+}
+
+async fn is_over_for(held: Guard, others: &str) {
+    let others = locks(others).await;
     let next = granted(&others.lock("job").ttl(TTL)).await;
     assert!(!held.is_valid(), "two hold it");
     assert!(next.token() > held.token());
@@ -98,10 +105,21 @@ async fn e01_g01_exclusion_survives_a_failover_that_has_lost_the_grant() {
     let servers = RedisSentinels::start();
     let url = format!("{}?max_ttl=9", servers.url());
     let ours = locks(&url).await;
-    granted(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
-    // Nothing arrives there any more; the sentinels take some seconds to mend that.
-    servers.replica().command(&["REPLICAOF", "127.0.0.1", "1"]);
-    survives(&ours, &url, || _ = servers.kill_master()).await;
+    let held = loop {
+        granted(&ours.lock("warm").ttl(TTL)).await.release().await.unwrap();
+        let replica = servers.replica();
+        // Nothing arrives there any more; the sentinels take some seconds to mend that.
+        replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let held = granted(&ours.lock("job").ttl(LONG)).await;
+        servers.kill_master();
+        if replica.command(&["EXISTS", "leasehold:default:{job}"]).integer() == 0 {
+            break held;
+        }
+        // On a busy machine it took longer than that: the grant would not be lost.
+        servers.mend();
+        drop(held);
+    };
+    is_over_for(held, &url).await;
     acquired(&locks(&url).await.lock("later").ttl(TTL)).await.release().await.unwrap();
 }
 
@@ -227,11 +245,15 @@ async fn an_idle_connection_grants_nothing_by_the_way() {
     let (ours, others) = (locks(&url).await, locks(&url).await);
     let held = granted(&ours.lock("job").ttl(TTL)).await;
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let demoted = Instant::now();
     server.command(&["REPLICAOF", "NO", "ONE"]);
     let error = others.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
     assert!(error.is_passing(), "{error}");
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let _ = held.release().await;
-    let error = ours.lock("job").ttl(TTL).try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    match ours.lock("job").ttl(TTL).try_acquire().await {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+        // Asked later, on a machine that is that busy, the guard is over.
+        Ok(outcome) => assert!(demoted.elapsed() >= Duration::from_secs(4), "{outcome:?}"),
+    }
 }

@@ -5,43 +5,52 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, poll_immediate};
-use leasehold::{Attempt, Claim, FencingToken, Release, Renewal, Revoke, Store};
+use leasehold::{Attempt, Claim, ErrorKind, FencingToken, Release, Renewal, Result, Revoke, Store};
 use tokio::time::{sleep, timeout};
 
-use super::scene::{ALL_OF_LONG, Claimant, LONG, ask, fresh_name, inspect, name, refused, remaining};
+use super::scene::{Claimant, LONG, ask, fresh_name, inspect, name, refused, remaining};
 
 /// A batch of 250 renewals answers each in order: those that are held, gone and revoked.
 pub async fn a_batch_answers_each_in_order(store: &dyn Store) {
     let base = fresh_name("batch");
+    // A busy store may take a while for so many.
+    let (ttl, longer) = (LONG * 5, LONG * 50);
     let claimants: Vec<Claimant> = (0..250).map(|index| Claimant::of(&name(&format!("{base} {index}")))).collect();
     let mut right = Vec::new();
     for (index, claimant) in claimants.iter().enumerate() {
         right.push(match index % 5 {
             0 => Renewal::Gone,
             1 => {
-                Claimant::of(&claimant.name).takes(store, LONG).await;
+                Claimant::of(&claimant.name).takes(store, ttl).await;
                 Renewal::Gone
             }
             // Fewer: a store may take its time to be sure of a revocation.
             2 if index % 25 == 2 => {
-                claimant.takes(store, LONG).await;
+                claimant.takes(store, ttl).await;
                 store.revoke(&claimant.name, None, Revoke::Gently).await.expect("a revocation is answered");
                 Renewal::Revoked
             }
             _ => {
-                claimant.takes(store, LONG).await;
+                claimant.takes(store, ttl).await;
                 Renewal::Renewed
             }
         });
     }
-    let batch: Vec<_> = claimants.iter().map(|claimant| (claimant.key(), LONG * 10)).collect();
-    let answers: Vec<Renewal> =
-        store.renew(&batch).await.into_iter().map(|answer| answer.expect("a renewal is answered")).collect();
+    let batch: Vec<_> = claimants.iter().map(|claimant| (claimant.key(), longer)).collect();
+    let is_late = |answer: &Result<Renewal>| matches!(answer, Err(error) if error.kind() == ErrorKind::TimedOut);
+    let mut answers = store.renew(&batch).await;
+    for _ in 0..4 {
+        // On a busy machine the time for an answer may run out: then it is asked again, as the keeper does.
+        if answers.iter().any(is_late) {
+            answers = store.renew(&batch).await;
+        }
+    }
+    let answers: Vec<Renewal> = answers.into_iter().map(|answer| answer.expect("a renewal is answered")).collect();
     assert_eq!(answers, right);
     for index in [3, 4, 123, 249] {
-        assert!(remaining(store, &claimants[index].name).await > LONG * 5, "lease {index} was not renewed");
+        assert!(remaining(store, &claimants[index].name).await > longer / 2, "lease {index} was not renewed");
     }
-    assert!(remaining(store, &claimants[1].name).await <= ALL_OF_LONG, "somebody else's lease was renewed");
+    assert!(remaining(store, &claimants[1].name).await <= ttl * 2, "somebody else's lease was renewed");
 }
 
 /// A batch may have one name twice, by a past and the present holder; and it may be empty.

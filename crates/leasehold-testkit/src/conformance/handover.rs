@@ -8,7 +8,7 @@ use leasehold::{Attempt, Claim, HandOver, Place, Release, Renewal, Revoke, Store
 use tokio::time::timeout;
 
 use super::scene::{
-    ALL_OF_LONG, Claimant, LONG, Ticks, Window, ensure, fresh_name, granted, inspect, once, refused, remaining,
+    ALL_OF_LONG, Claimant, LONG, Ticks, Window, ask, ensure, fresh_name, granted, inspect, once, refused, remaining,
     while_waiters_live,
 };
 
@@ -26,7 +26,7 @@ impl Waiter {
 
     async fn asks(&self, store: &dyn Store, claim: Claim, sent: u64) -> Attempt {
         let queue = claim.queue.map(|place| Place { sent: Some(Moment::from_nanos(sent)), ..place });
-        store.try_acquire(&Claim { queue, ..claim }).await.expect("a claim is answered")
+        ask(store, &Claim { queue, ..claim }).await
     }
 
     async fn waits(&self, store: &dyn Store, sent: u64) -> Result<(), String> {

@@ -108,7 +108,8 @@ pub async fn long_names_are_told_apart(store: &dyn Store) {
 async fn all_at_once(store: &dyn Store, names: Vec<LockName>) {
     let holders: Vec<Claimant> = names.iter().map(Claimant::of).collect();
     for holder in &holders {
-        holder.takes(store, LONG).await;
+        // There are many of them.
+        holder.takes(store, LONG * 10).await;
     }
     for holder in &holders {
         let holding = inspect(store, &holder.name).await.expect("it is held");

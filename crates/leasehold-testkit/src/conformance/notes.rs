@@ -87,8 +87,10 @@ pub async fn what_was_noted_is_told(subject: &Subject) {
     assert_eq!(scene.all().await, []);
     let before = time(subject.store()).await;
     scene.write("1", "ran").await;
+    let all = scene.all().await;
+    // Of several members one may have written it later than it was answered, and is among those that are read.
     let after = time(subject.store()).await;
-    let [noted] = &scene.all().await[..] else { panic!("one was written") };
+    let [noted] = &all[..] else { panic!("one was written") };
     assert_eq!((noted.id.as_str(), noted.text.as_str()), ("1", "ran"));
     let milli = Duration::from_millis(1);
     assert!(
@@ -125,17 +127,24 @@ pub async fn pages_follow_one_another(subject: &Subject) {
     scene.store.note(&notes).await.expect("they are written");
     sleep(LOOK).await;
     scene.write_each(&["late", "later"]).await;
-    let all = scene.all().await;
+    let mut all = scene.all().await;
     let in_order = |pair: &[Noted]| pair[0].at > pair[1].at || (pair[0].at == pair[1].at && pair[0].id < pair[1].id);
-    assert!(all.len() == 12 && all.windows(2).all(in_order), "{all:?}");
-    let (mut paged, mut search) = (Vec::new(), Search::newest(scene.topic.clone(), 5));
     loop {
-        let page = scene.search(&search).await;
-        let Some(last) = page.last() else { break };
-        search.after = Some((last.at, last.id.clone()));
-        paged.extend(page);
+        assert!(all.len() == 12 && all.windows(2).all(in_order), "{all:?}");
+        let (mut paged, mut search) = (Vec::new(), Search::newest(scene.topic.clone(), 5));
+        loop {
+            let page = scene.search(&search).await;
+            let Some(last) = page.last() else { break };
+            search.after = Some((last.at, last.id.clone()));
+            paged.extend(page);
+        }
+        let before = std::mem::replace(&mut all, scene.all().await);
+        // Of several members one may write them only now.
+        if all == before {
+            assert_eq!(paged, all);
+            break;
+        }
     }
-    assert_eq!(paged, all);
     let since = Search { since: all[1].at, ..Search::newest(scene.topic.clone(), 100) };
     assert_eq!(ids(&scene.search(&since).await), ["later", "late"]);
 }
@@ -161,8 +170,10 @@ pub async fn a_note_has_its_time(subject: &Subject) {
     let keep = Duration::from_secs(2);
     let short = |id: &str| Note { keep, ..scene.note(id, "") };
     scene.write("stays", "").await;
+    let first = Instant::now();
     scene.store.note(&[short("goes"), short("again")]).await.expect("they are written");
-    assert_eq!(scene.all().await.len(), 3);
+    let told = scene.all().await.len();
+    assert!(told == 3 || first.elapsed() >= keep, "{told} are told");
     sleep(keep * 6 / 10).await;
     let written = Instant::now();
     scene.store.note(&[short("again")]).await.expect("it is written");

@@ -76,7 +76,7 @@ pub async fn a_waiter_counts_until_its_entry_ends(store: &dyn Store) {
         window.opens();
         refused("a waiter", waiter.waits(store).await)?;
         ensure!(holder.releases(store).await == Release::Released, "the holder did not hold it");
-        sleep(QUEUE_ENTRY * 2 / 3).await;
+        sleep((QUEUE_ENTRY * 2 / 3).saturating_sub(window.age())).await;
         refused("a stranger", Claimant::of(&name).tries(store, LONG).await)?;
         Ok(())
     })

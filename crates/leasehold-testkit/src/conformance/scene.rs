@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::panic::Location;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::store::QUEUE_ENTRY;
 use leasehold::{
     Attempt, Claim, Due, Ended, Error, ErrorKind, FencingToken, Grant, HolderId, Holding, LeaseKey, LockName, NotDue,
-    Place, Release, Renewal, Revoke, Store, Tick, Verdict,
+    Place, Release, Renewal, Result, Revoke, Store, Tick, Verdict, validity,
 };
 use tokio::time::{Instant, sleep};
 
@@ -21,6 +22,20 @@ pub(super) const ALL_OF_LONG: Duration = LONG.saturating_add(Duration::from_mill
 
 /// How far apart two looks are.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// Asks a store. On a busy machine the time for an answer may run out: then it is asked again; five times at most. Says whether
+/// that was so, too.
+macro_rules! patiently {
+    ($ask:expr, $what:literal) => {{
+        let mut tries = 1;
+        loop {
+            match $ask.await {
+                Err(error) if error.kind() == ErrorKind::TimedOut && tries < 5 => tries += 1,
+                answer => break (answer.expect($what), tries > 1),
+            }
+        }
+    }};
+}
 
 /// A name that no other run of any case uses.
 pub(super) fn fresh_name(case: &str) -> LockName {
@@ -48,7 +63,7 @@ impl Ticks {
 
 /// What the store's clock shows.
 pub(super) async fn time(store: &dyn Store) -> Duration {
-    store.time().await.expect("the time is told")
+    patiently!(store.time(), "the time is told").0
 }
 
 pub(super) fn tick_at(since_1970: Duration) -> Tick {
@@ -85,6 +100,8 @@ pub(super) struct Claimant {
     pub(super) label: String,
     permits: NonZeroU32,
     ticket: Mutex<Option<u64>>,
+    /// Granted, and not given back since.
+    has_it: AtomicBool,
 }
 
 impl Claimant {
@@ -96,7 +113,8 @@ impl Claimant {
     pub(super) fn of_many(name: &LockName, permits: u32) -> Self {
         let holder = HolderId::fresh();
         let permits = NonZeroU32::new(permits).expect("there is a permit");
-        Self { name: name.clone(), holder, label: format!("host/1/{holder}"), permits, ticket: Mutex::default() }
+        let label = format!("host/1/{holder}");
+        Self { name: name.clone(), holder, label, permits, ticket: Mutex::default(), has_it: AtomicBool::default() }
     }
 
     pub(super) fn key(&self) -> LeaseKey {
@@ -120,11 +138,19 @@ impl Claimant {
     }
 
     pub(super) async fn tries(&self, store: &dyn Store, ttl: Duration) -> Attempt {
-        ask(store, &self.claim(ttl)).await
+        self.asks(store, &self.claim(ttl)).await
     }
 
     pub(super) async fn tries_for(&self, store: &dyn Store, due: Due) -> Attempt {
-        ask(store, &self.claim_for(due, LONG)).await
+        self.asks(store, &self.claim_for(due, LONG)).await
+    }
+
+    async fn asks(&self, store: &dyn Store, claim: &Claim) -> Attempt {
+        let answer = ask(store, claim).await;
+        if let Attempt::Granted(_) = answer {
+            self.has_it.store(true, Ordering::Relaxed);
+        }
+        answer
     }
 
     /// Is granted the tick.
@@ -143,7 +169,7 @@ impl Claimant {
     ) -> impl Future<Output = Grant> + 'a {
         let at = Location::caller();
         async move {
-            match ask(store, &self.claim_for(due, ttl)).await {
+            match self.asks(store, &self.claim_for(due, ttl)).await {
                 Attempt::Granted(grant) => grant,
                 other => panic!("{at}: refused, though the tick is due: {other:?}"),
             }
@@ -198,8 +224,7 @@ impl Claimant {
 
     /// Ends its hold with a verdict.
     pub(super) async fn says(&self, store: &dyn Store, verdict: Verdict) -> Release {
-        let how = Ended { verdict: Some(verdict), ..Ended::default() };
-        store.release(&self.key(), how).await.expect("a release is answered")
+        self.gives_back(store, Ended { verdict: Some(verdict), ..Ended::default() }).await
     }
 
     /// Ends its hold with a verdict, in time.
@@ -249,7 +274,7 @@ impl Claimant {
     /// Asks with a place in the queue, and remembers the ticket.
     pub(super) async fn waits(&self, store: &dyn Store) -> Attempt {
         let claim = self.queuing_claim(LONG);
-        let answer = ask(store, &claim).await;
+        let answer = self.asks(store, &claim).await;
         if let Attempt::Held(holding) = &answer {
             assert!(holding.ticket.is_some(), "who queues is given a ticket: {holding:?}");
             *self.ticket.lock().unwrap() = holding.ticket;
@@ -262,7 +287,8 @@ impl Claimant {
     }
 
     pub(super) async fn leaves(&self, store: &dyn Store) {
-        store.leave(&self.key()).await.expect("leaving is answered");
+        let key = self.key();
+        let ((), _) = patiently!(store.leave(&key), "leaving is answered");
     }
 
     /// On a busy machine the time for an answer may run out: then it is asked again, as the keeper does.
@@ -283,7 +309,15 @@ impl Claimant {
     }
 
     pub(super) async fn releases_but_keeps(&self, store: &dyn Store, keep_for: Duration) -> Release {
-        store.release(&self.key(), Ended { keep_for, verdict: None }).await.expect("a release is answered")
+        self.gives_back(store, Ended { keep_for, verdict: None }).await
+    }
+
+    /// What was its own and is not any more, after an answer that came too late, was released by that call.
+    async fn gives_back(&self, store: &dyn Store, how: Ended) -> Release {
+        let key = self.key();
+        let (answer, late) = patiently!(store.release(&key, how), "a release is answered");
+        let had_it = self.has_it.swap(false, Ordering::Relaxed);
+        if late && had_it { Release::Released } else { answer }
     }
 
     /// Asks until it is granted; answers the token and when it was.
@@ -310,13 +344,30 @@ pub(super) async fn ask(store: &dyn Store, claim: &Claim) -> Attempt {
     panic!("a claim is answered in time, of five once at least")
 }
 
+/// A claimant whose lease of the smallest TTL `lengthen` has made one of [`LONG`], and its token. On a busy machine that may
+/// come too late: then it is tried with another name.
+pub(super) async fn lengthened(
+    store: &dyn Store,
+    case: &str,
+    lengthen: impl AsyncFn(&Claimant, FencingToken) -> Result<(), String>,
+) -> (Claimant, FencingToken) {
+    let ttl = store.traits().smallest_ttl;
+    for _ in 0..8 {
+        let (claimant, sent) = (Claimant::of(&fresh_name(case)), Instant::now());
+        let token = claimant.takes(store, ttl).await;
+        let Err(fault) = lengthen(&claimant, token).await else { return (claimant, token) };
+        assert!(sent.elapsed() >= validity::of(ttl), "{fault}");
+    }
+    panic!("8 times, a second request took longer than {ttl:?}");
+}
+
 /// Everybody who holds it, in the order of the answer.
 pub(super) fn holders(holding: &Holding) -> Vec<HolderId> {
     holding.holder.into_iter().chain(holding.others.iter().filter_map(|other| other.holder)).collect()
 }
 
 pub(super) async fn inspect(store: &dyn Store, name: &LockName) -> Option<Holding> {
-    store.inspect(name).await.expect("a look is answered")
+    patiently!(store.inspect(name), "a look is answered").0
 }
 
 /// What is left of a lease that must be there.
@@ -331,7 +382,7 @@ pub(super) async fn outlive(ttl: Duration) {
 
 /// The longest after which a lease of `ttl` must be over.
 pub(super) fn surely_over(ttl: Duration) -> Duration {
-    ttl * 2 + Duration::from_secs(3)
+    ttl * 2 + Duration::from_secs(10)
 }
 
 /// The time within which a scenario must happen for its waiters to be alive.
@@ -343,8 +394,17 @@ impl Window {
         self.0.set(Instant::now());
     }
 
+    /// It opened then: whoever asked since counts until it closes.
+    pub(super) fn opened(&self, at: Instant) {
+        self.0.set(at);
+    }
+
     pub(super) fn is_open(&self) -> bool {
-        self.0.get().elapsed() < QUEUE_ENTRY
+        self.age() < QUEUE_ENTRY
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.0.get().elapsed()
     }
 }
 

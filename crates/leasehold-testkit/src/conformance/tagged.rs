@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use leasehold::store::{Carried, Epoch, Primary, Refusal, Route, Tagged, Target};
 use leasehold::{Attempt, Claim, FencingToken, HolderId, Holding, LeaseKey, LockName, Place, Release, Renewal, Revoke};
 
-use super::scene::{ALL_OF_LONG, LONG, fresh_name, inspect, outlive};
+use super::scene::{ALL_OF_LONG, LONG, fresh_name, inspect, outlive, while_waiters_live};
 
 /// How the store under test comes by routes.
 pub trait Routes: Sync {
@@ -289,11 +289,13 @@ pub async fn a_carry_never_cuts_a_lease(store: &dyn Tagged, routes: &dyn Routes)
 /// It comes from another store, mostly.
 pub async fn a_carry_makes_a_lease_where_there_was_none(store: &dyn Tagged, routes: &dyn Routes) {
     let (us, to, ttl) = (Somebody::of(&fresh_name("new")), routes.pending().await, store.traits().smallest_ttl);
-    let token = FencingToken::new(i64::MAX.unsigned_abs());
+    let (long, token) = (Somebody::of(&fresh_name("new and long")), FencingToken::new(i64::MAX.unsigned_abs()));
+    assert_eq!(long.goes_along(store, &to, token, LONG).await, Ok(()));
+    let held = inspect(store, &long.name).await.unwrap();
+    assert_eq!((held.holder, held.token, &*held.label), (Some(long.holder), token, "host/1/job"));
+    assert!(held.remaining <= ALL_OF_LONG && held.held_for < LONG, "{held:?}");
     assert_eq!(us.goes_along(store, &to, token, ttl).await, Ok(()));
-    let held = inspect(store, &us.name).await.unwrap();
-    assert_eq!((held.holder, held.token, &*held.label), (Some(us.holder), token, "host/1/job"));
-    assert!(held.remaining <= ttl && held.held_for < LONG, "{held:?}");
+    assert!(inspect(store, &us.name).await.is_none_or(|held| held.remaining <= ttl), "it has its own TTL");
     outlive(ttl).await;
     assert_eq!(us.renews(store, &to, LONG).await, Ok(Renewal::Gone));
     assert!(!us.has_it(store).await);
@@ -376,21 +378,35 @@ pub async fn a_lease_under_a_route_is_given_back(store: &dyn Tagged, routes: &dy
 
 /// Who waits is woken, and asks.
 pub async fn nothing_is_handed_over_under_a_route(store: &dyn Tagged, routes: &dyn Routes) {
-    let (route, name) = (routes.in_force().await, fresh_name("queue"));
-    let (us, waiter) = (Somebody::of(&name), Somebody::of(&name));
-    us.takes(store, &route, LONG).await;
-    let queuing = Claim { queue: Some(Place::default()), ..waiter.claim(LONG) };
-    let Ok(Attempt::Held(held)) = Tagged::claim(store, &queuing, &route).await.unwrap() else { panic!("it is held") };
-    assert!(held.ticket.is_some(), "{held:?}");
-    let mut wake_ups = store.subscribe(&name).await.unwrap();
-    assert_eq!(store.release(&us.key(), Default::default()).await.unwrap(), Release::Released);
-    assert!(!waiter.has_it(store).await);
-    if store.traits().wake_ups {
-        let woken = tokio::time::timeout(LONG, wake_ups.next()).await.expect("it is woken");
-        assert_eq!(woken, None, "it is given nothing");
-    }
-    let asked = Tagged::claim(store, &queuing, &route).await.unwrap();
-    assert!(matches!(asked, Ok(Attempt::Granted(_))), "{asked:?}");
+    let route = routes.in_force().await;
+    while_waiters_live(async |window| {
+        let name = fresh_name("queue");
+        let (us, waiter) = (Somebody::of(&name), Somebody::of(&name));
+        us.takes(store, &route, LONG).await;
+        let mut wake_ups = store.subscribe(&name).await.unwrap();
+        let queuing = Claim { queue: Some(Place::default()), ..waiter.claim(LONG) };
+        window.opens();
+        let asked = Tagged::claim(store, &queuing, &route).await.unwrap();
+        let Ok(Attempt::Held(held)) = asked else { panic!("it is held: {asked:?}") };
+        assert!(held.ticket.is_some(), "{held:?}");
+        assert_eq!(store.release(&us.key(), Default::default()).await.unwrap(), Release::Released);
+        let was_alive = window.is_open();
+        assert!(!waiter.has_it(store).await);
+        if store.traits().wake_ups {
+            match tokio::time::timeout(LONG / 6, wake_ups.next()).await {
+                Ok(woken) => assert_eq!(woken, None, "it is given nothing"),
+                // Who isn't alive need not be woken.
+                Err(_) => {
+                    assert!(!was_alive, "it is woken");
+                    return Err("the waiter was too slow".to_owned());
+                }
+            }
+        }
+        let asked = Tagged::claim(store, &queuing, &route).await.unwrap();
+        assert!(matches!(asked, Ok(Attempt::Granted(_))), "{asked:?}");
+        Ok(())
+    })
+    .await;
 }
 
 /// As any other.

@@ -657,18 +657,29 @@ async fn many_claim_a_tick(store: &dyn Store, permits: u32) {
         let asking = (0..32).map(|index| {
             let (store, claimant) = (handles[index % handles.len()].clone(), Claimant::of_many(&name, permits));
             let due = MODES[index % 2](ticks.nth(number));
-            tokio::spawn(async move { (claimant.holder, claimant.tries_for(&*store, due).await) })
+            tokio::spawn(async move {
+                let told = claimant.tries_for(&*store, due).await;
+                (claimant, due, told)
+            })
         });
         let answers: Vec<_> = join_all(asking).await.into_iter().map(|task| task.expect("no panic")).collect();
-        let granted: Vec<_> = answers.iter().filter(|(_, told)| matches!(told, Attempt::Granted(_))).collect();
+        let is_granted = |told: &Attempt| matches!(told, Attempt::Granted(_));
+        let granted: Vec<_> =
+            answers.iter().filter(|(_, _, told)| is_granted(told)).map(|(claimant, ..)| claimant.holder).collect();
         assert_eq!(granted.len(), 1, "{granted:?}");
-        let says: BTreeSet<_> = answers
-            .iter()
-            .filter_map(|(_, told)| if let Attempt::Held(holding) = told { Some(holders(holding)) } else { None })
-            .collect();
-        assert_eq!(says, BTreeSet::from([vec![granted[0].0]]), "everybody else is told who runs it");
+        let mut says = BTreeSet::new();
+        for (claimant, due, told) in &answers {
+            let Attempt::Held(holding) = told else { continue };
+            let mut named = holders(holding);
+            // Of a quorum that was split somebody may have been told of one who took its votes back.
+            if named != granted && store.traits().kind == "quorum" {
+                named = holders(&claimant.is_held_off(store, *due).await);
+            }
+            says.insert(named);
+        }
+        assert_eq!(says, BTreeSet::from([granted.clone()]), "everybody else is told who runs it");
         let mut winner = Claimant::of_many(&name, permits);
-        winner.holder = granted[0].0;
+        winner.holder = granted[0];
         winner.ends(store, Verdict::Done(ticks.nth(number))).await;
     }
 }

@@ -50,12 +50,14 @@ pub async fn a_place_is_as_old_as_its_first_claim(store: &dyn Store) {
         let name = fresh_name("old place");
         let (holder, waiter) = (Claimant::of(&name), Claimant::of(&name));
         holder.takes(store, LONG).await;
+        window.opens();
         refused("a waiter", waiter.waits(store).await)?;
         for _ in 0..4 {
             sleep(QUEUE_ENTRY * 3 / 10).await;
+            let asked = Instant::now();
             refused("a waiter", waiter.waits(store).await)?;
             ensure!(window.is_open(), "it was taken for dead");
-            window.opens();
+            window.opened(asked);
         }
         let told = queue(store, &name).await;
         ensure!(tells(&told, &[&waiter]), "one waits: {told:?}");
@@ -122,7 +124,8 @@ pub async fn nobody_waits(store: &dyn Store) {
 pub async fn queues_of_look_alikes_are_apart(store: &dyn Store) {
     let names = look_alikes();
     for name in &names {
-        Claimant::of(name).takes(store, LONG).await;
+        // There are many of them.
+        Claimant::of(name).takes(store, LONG * 10).await;
     }
     for few in names.chunks(4) {
         while_waiters_live(async |window| {

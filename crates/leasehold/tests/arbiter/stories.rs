@@ -40,8 +40,15 @@ pub fn key(claim: &Claim) -> LeaseKey {
     LeaseKey { name: claim.name.clone(), holder: claim.holder }
 }
 
+/// On a busy machine the time for an answer may run out: then it is asked again.
 pub async fn read(store: &Arc<dyn Store>) -> Reading {
-    arbiter(store).route().await.unwrap().expect("there is a route")
+    for _ in 0..5 {
+        match arbiter(store).route().await {
+            Err(error) if error.kind() == leasehold::ErrorKind::TimedOut => {}
+            answer => return answer.unwrap().expect("there is a route"),
+        }
+    }
+    panic!("the route is read in time, of five times once at least")
 }
 
 pub async fn founded(store: &Arc<dyn Store>) {
@@ -98,7 +105,8 @@ pub async fn nobody_claims_what_a_transaction_completes(
             let (other, began) = (TickOf { lease: key(&claim(name)), due, again: false }, Instant::now());
             let error = arbiter(store).claim_tick(&other, Epoch::FIRST).await.unwrap_err();
             assert!(error.is_transient() && error.applied() == Applied::No, "{error}");
-            assert!(began.elapsed() < Duration::from_secs(1), "it waited");
+            // The transactions take four seconds.
+            assert!(began.elapsed() < Duration::from_secs(2), "it waited");
             transaction.0.await.unwrap();
             let is_over = commits && again > 1;
             match claims().await {
@@ -275,7 +283,8 @@ impl Client {
         let primary = Faulty::over(primary.clone());
         let faults = primary.faults();
         let second = Duration::from_secs(1);
-        let settings = Settings::default().route_lease(second * 2).down_after(second).up_after(second);
+        // Were they shorter, a machine that is busy for a moment would end a hold.
+        let settings = Settings::default().route_lease(second * 5).down_after(second * 2).up_after(second * 2);
         let store = Fallback::over(Arc::new(primary), arbiter, settings).unwrap();
         let locks = Locks::builder().over(Arc::new(store) as Arc<dyn Store>);
         Self { locks, primary: faults }
@@ -286,14 +295,14 @@ impl Client {
         loop {
             match self.locks.lock(name).ttl(LONG / 2).stop_grace(Duration::from_millis(300)).try_acquire().await {
                 Ok(Outcome::Acquired(guard)) => return guard,
-                other => assert!(start.elapsed() < SOON, "{name}: {other:?}"),
+                other => assert!(start.elapsed() < SOON * 2, "{name}: {other:?}"),
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
     async fn is_contended(&self, name: &str) -> bool {
-        matches!(self.locks.lock(name).try_acquire().await, Ok(Outcome::Contended(_)))
+        matches!(self.locks.lock(name).patience(SOON).try_acquire().await, Ok(Outcome::Contended(_)))
     }
 }
 
@@ -304,7 +313,7 @@ pub async fn a_hold_survives_the_way_there_and_back(open: impl Fn() -> Arc<dyn S
     let direct = open();
     let guard = client.takes("job").await;
     let due = due(&direct).await;
-    let run = client.locks.lock("nightly").ttl(LONG / 2).stop_grace(Duration::from_millis(300));
+    let run = client.locks.lock("nightly").ttl(LONG / 2).stop_grace(Duration::from_millis(300)).patience(SOON);
     let ticking = run.clone().tick(due.tick).try_acquire().await.unwrap();
     let Outcome::Acquired(ticking) = ticking else { panic!("{ticking:?}") };
     let leads = async |here: bool| {
@@ -315,7 +324,7 @@ pub async fn a_hold_survives_the_way_there_and_back(open: impl Fn() -> Arc<dyn S
             if (reading.route.target == Target::Arbiter) == here && matches!(reading.force, Force::Since(_)) {
                 return;
             }
-            assert!(start.elapsed() < SOON * 2, "it never does: {reading:?}");
+            assert!(start.elapsed() < SOON * 3, "it never does: {reading:?}");
             tokio::time::sleep(LOOK).await;
         }
     };

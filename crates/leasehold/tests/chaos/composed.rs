@@ -1,9 +1,10 @@
 //! Stores made of stores: links, servers and workers fail one by one and together.
 
+use leasehold_testkit::history::Hold;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::servers::{Postgres, Redis};
 
-use super::{MAX_TTL, Run, spoil};
+use super::{HOLDS, MAX_TTL, Run, spoil};
 
 fn one_of<T>(some: &[T]) -> &T {
     &some[rand::random_range(0..some.len())]
@@ -47,7 +48,13 @@ fn while_a_fallback_switches_there_is_one_holder_at_a_time() {
     };
     let stores: Vec<_> = networks.iter().map(url).collect();
     let run = Run { stores: &stores, ttl: 3, seconds: 40 };
-    run.has_one_holder_at_a_time(|round| match round % 24 {
+    let switches = || -> u64 {
+        let said = arbiter.sql("SELECT coalesce(max(epoch), 0) FROM leasehold_routes");
+        said.trim().parse().unwrap()
+    };
+    // A machine that is busy takes longer for as many rounds.
+    let all = |holds: &[Hold]| holds.len() >= HOLDS && switches() >= 3;
+    run.has_one_holder_at_a_time_and(all, |round| match round % 24 {
         1 => spoil(&networks[0][0]),
         4 => networks.iter().for_each(|links| links[0].blackhole(Direction::ToServer)),
         10 | 20 => networks.iter().flatten().for_each(Proxy::heal),
@@ -59,6 +66,5 @@ fn while_a_fallback_switches_there_is_one_holder_at_a_time() {
         23 => primary.resume(),
         _ => {}
     });
-    let switches: u64 = arbiter.sql("SELECT max(epoch) FROM leasehold_routes").trim().parse().unwrap();
-    assert!(switches >= 3, "it was switched {switches} times only");
+    println!("{} switches", switches());
 }

@@ -189,7 +189,7 @@ impl Run<'_> {
         let began = Instant::now();
         let dir = self.play(HISTORY, &all, disturb);
         let holds = read(dir.path(), HISTORY);
-        assert!(all(&holds), "only {} holds: nothing was shown", holds.len());
+        assert!(all(&holds), "{} holds, and not all that was to be shown", holds.len());
         let checked = history::check(holds).unwrap_or_else(|violation| panic!("{violation:?}"));
         println!("{checked} holds in {:?}", began.elapsed());
     }
