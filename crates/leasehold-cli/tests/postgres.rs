@@ -29,7 +29,7 @@ fn run_and_its_verbs_do_there_what_they_do_in_a_file() {
     let pool = format!("{leasehold} run p --permits 2 -- {leasehold} ls");
     let listed = on(&url, &bench, &["run", "p", "--permits", "2", "--", "sh", "-c", &pool]);
     assert_eq!(listed.stdout.lines().filter(|line| line.starts_with("p ")).count(), 2, "{listed:?}");
-    on(&url, &bench, &["doctor"]).says(&["version: PostgreSQL", "wake-ups: messages are heard", "tables: version 3"]);
+    on(&url, &bench, &["doctor"]).says(&["version: PostgreSQL", "wake-ups: messages are heard", "tables: version 4"]);
 }
 
 #[test]
