@@ -150,10 +150,10 @@ async fn an_open_fence_does_not_stall_renewals_nor_releases_nor_operators() {
     let server = Postgres::start();
     let (locks, others) = (Locks::over(store(&server)), Locks::over(store(&server)));
     let mut jobs = jobs(&server).await;
-    let guard = acquired(&locks.lock("job").ttl(Duration::from_secs(1))).await;
+    let guard = acquired(&locks.lock("job").ttl(TTL)).await;
     let tx = begun(&mut jobs, IsolationLevel::ReadCommitted).await;
     let fence = guard.fence(&tx).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(TTL * 3 / 2).await;
     assert!(guard.is_valid(), "renewed all the while");
     let waiting = tokio::spawn({
         let lock = others.lock("job");

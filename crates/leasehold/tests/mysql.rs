@@ -10,7 +10,7 @@ use leasehold::{
     Applied, Attempt, Claim, Due, Ended, ErrorKind, HolderId, LockName, Locks, LossReason, Outcome, Release, Renewal,
     Severity, Store, Tick, Verdict, Wait,
 };
-use leasehold_testkit::process::eventually_async;
+use leasehold_testkit::process::{eventually, eventually_async};
 use leasehold_testkit::proxy::{Direction, Proxy, Then};
 use leasehold_testkit::servers::{Certificates, MariaDb};
 
@@ -75,6 +75,12 @@ async fn l02_l10_no_time_zone_has_a_say() {
     acquired(&locks(&server.url()).await.lock("job")).await.release().await.unwrap();
 }
 
+/// Waits until another session sleeps, with what it has locked before.
+fn is_asleep(server: &MariaDb) {
+    let sleeping = "select count(*) from information_schema.processlist where info like 'do sleep%'";
+    eventually("it sleeps", SOON, || server.sql(sleeping) == "1");
+}
+
 #[tokio::test]
 async fn l10_who_had_to_wait_for_a_row_still_gets_the_whole_ttl() {
     let server = MariaDb::start();
@@ -84,9 +90,9 @@ async fn l10_who_had_to_wait_for_a_row_still_gets_the_whole_ttl() {
     assert_eq!(store.release(&lease(&first), Ended::default()).await.unwrap(), Release::Released);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            server.sql("start transaction; select * from leasehold_names for update; do sleep(1.5); commit");
+            server.sql("start transaction; select * from leasehold_names for update; do sleep(3); commit");
         });
-        std::thread::sleep(Duration::from_millis(300));
+        is_asleep(&server);
         scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -225,7 +231,7 @@ async fn a_call_that_hangs_in_the_server_is_ended_before_the_next_one_is_asked()
     let hung = claim("hung", Duration::from_secs(60));
     std::thread::scope(|scope| {
         scope.spawn(|| server.sql("lock tables leasehold_names write; do sleep(7); unlock tables"));
-        std::thread::sleep(Duration::from_millis(300));
+        is_asleep(&server);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         scope.spawn(move || {
             runtime.block_on(async {

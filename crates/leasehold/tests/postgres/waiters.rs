@@ -85,7 +85,7 @@ async fn the_lock_is_not_handed_to_a_process_that_has_ended() {
     let bell = gone.subscribe(&waiter.name).await.unwrap();
     assert!(is_contended_for(&*gone, &waiter).await);
     let listens = || server.sql("select count(*) from pg_locks where locktype = 'advisory'");
-    assert_eq!(listens(), "1");
+    eventually_async("it listens", SOON, async || listens() == "1").await;
     drop((bell, gone));
     eventually_async("its session has ended", SOON, async || listens() == "0").await;
     assert_eq!(holder.release(&lease(&held), Ended::default()).await.unwrap(), Release::Released);
@@ -104,7 +104,7 @@ async fn whoever_stands_behind_a_process_that_has_ended_is_handed_the_lock_at_on
     let dead = gone.subscribe(&before.name).await.unwrap();
     assert!(is_contended_for(&*gone, &before).await);
     let listens = || server.sql("select count(*) from pg_locks where locktype = 'advisory'");
-    assert_eq!(listens(), "2");
+    eventually_async("both listen", SOON, async || listens() == "2").await;
     drop((dead, gone));
     eventually_async("its session has ended", SOON, async || listens() == "1").await;
     // Whether its entry still counts or not.
