@@ -14,7 +14,7 @@ use super::scene::{Claimant, LONG, ask, fresh_name, inspect, name, refused, rema
 pub async fn a_batch_answers_each_in_order(store: &dyn Store) {
     let base = fresh_name("batch");
     // A busy store may take a while for so many.
-    let (ttl, longer) = (LONG * 5, LONG * 50);
+    let (ttl, longer) = (LONG * 2, LONG * 10);
     let claimants: Vec<Claimant> = (0..250).map(|index| Claimant::of(&name(&format!("{base} {index}")))).collect();
     let mut right = Vec::new();
     for (index, claimant) in claimants.iter().enumerate() {
