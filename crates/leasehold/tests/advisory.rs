@@ -649,7 +649,7 @@ mod in_postgres {
         let things = [
             "sequence leasehold_tokens",
             "function leasehold_v2_token",
-            "procedure leasehold_v2_mode",
+            "procedure leasehold_v4_mode",
             "table leasehold_modes",
         ];
         made_again(&url(&server), &things, |statement| server.sql(statement)).await;

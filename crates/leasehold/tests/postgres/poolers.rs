@@ -1,6 +1,8 @@
 //! Poolers that give somebody the answers to somebody else's questions, which one does whose client dies at a bad moment
 //! (PgBouncer before 1.21, <https://github.com/pgbouncer/pgbouncer/issues/822>).
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::pin::pin;
 
 use futures_util::future::{self, Either};
@@ -114,18 +116,40 @@ async fn a_session_in_which_answers_are_still_to_come_is_left_alone() {
     }
 }
 
-#[tokio::test]
-async fn a_server_that_is_none_is_told_as_that() {
-    let nobodys = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = nobodys.local_addr().unwrap().port();
+/// A server that says this to the first things that it is told, one after the other, and then goes; its URL.
+fn server_that_says(words: &'static [&'static [u8]]) -> String {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://postgres@{}/x", server.local_addr().unwrap());
     std::thread::spawn(move || {
-        for mut client in nobodys.incoming().flatten() {
-            // What a PostgreSQL server says, but not now.
-            let _ = std::io::Write::write_all(&mut client, b"C\0\0\0\x10DISCARD ALL\0Z\0\0\0\x05I");
-            let _ = std::io::copy(&mut client, &mut std::io::sink());
+        for mut client in server.incoming().flatten() {
+            for words in words {
+                let _ = client.read(&mut [0; 4096]);
+                let _ = client.write_all(words);
+            }
         }
     });
-    let error = store(&format!("postgres://postgres@127.0.0.1:{port}/x")).try_acquire(&claim("job")).await.unwrap_err();
+    url
+}
+
+#[tokio::test]
+async fn a_server_that_is_none_is_told_as_that() {
+    // What a PostgreSQL server says, but not now.
+    let url = server_that_says(&[b"C\0\0\0\x10DISCARD ALL\0Z\0\0\0\x05I"]);
+    let error = store(&url).try_acquire(&claim("job")).await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (ErrorKind::Misconfigured, Applied::No), "{error}");
     assert!(error.to_string().contains("no PostgreSQL server"), "{error}");
+}
+
+/// A pooler lets somebody in before it has asked the server, and may be refused there.
+#[tokio::test]
+async fn the_last_word_of_who_lets_in_and_then_refuses_is_told() {
+    let url = server_that_says(&[
+        b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I",
+        b"E\0\0\0\x36SFATAL\0VFATAL\0C08P01\0Mpassword was refused there\0\0",
+    ]);
+    for _ in 0..50 {
+        let error = store(&url).try_acquire(&claim("job")).await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (ErrorKind::AccessDenied, Applied::No), "{error}");
+        assert!(error.to_string().contains("password was refused there"), "{error}");
+    }
 }

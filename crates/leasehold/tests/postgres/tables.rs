@@ -77,7 +77,7 @@ async fn what_is_dropped_by_hand_is_made_again_by_whoever_misses_it() {
         "table leasehold_modes",
         "table leasehold_schema",
         "procedure leasehold_v4_acquire",
-        "procedure leasehold_v2_mode",
+        "procedure leasehold_v4_mode",
         "function leasehold_v2_now",
         "function leasehold_v2_own",
     ]

@@ -460,9 +460,14 @@ pub(super) async fn agree(client: &Client, options: &Options) -> Result<(), Faul
         return Ok(()); // Others' locks, which know no namespaces.
     }
     let mode = options.mode.name();
-    let statement = format!("call {}.leasehold_v2_mode($1, $2, null)", options.schema);
-    let given = [(&options.namespace.as_str() as _, Type::TEXT), (&mode as _, Type::TEXT)];
+    let statement = format!("call {}.leasehold_v4_mode($1, $2, null, $3)", options.schema);
+    let question = rand::random::<i64>();
+    let given =
+        [(&options.namespace.as_str() as _, Type::TEXT), (&mode as _, Type::TEXT), (&question as _, Type::INT8)];
     let row = client.query_typed_one(&statement, &given).await?;
+    if row.try_get::<_, i64>(1)? != question {
+        return Err(Fault::AnothersAnswer);
+    }
     let agreed: String = row.try_get(0)?;
     if agreed == mode {
         return Ok(());

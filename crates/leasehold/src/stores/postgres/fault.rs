@@ -39,6 +39,10 @@ impl Fault {
     /// The same fault, where nothing had been asked yet that changes anything.
     pub fn into_unsent(self) -> Self {
         match self {
+            // What has other columns was no answer to this, either.
+            Self::Sent(error) if error.to_string().starts_with("error deserializing") => {
+                Self::AnothersAnswer.into_unsent()
+            }
             Self::Sent(error) => {
                 let (kind, why) = error.as_db_error().map_or_else(|| of_the_way(&error), of_the_server);
                 Self::Unsent(kind, why)

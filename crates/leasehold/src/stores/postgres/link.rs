@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::{self, Either};
+use futures_util::future::{self, Either, FutureExt};
 use futures_util::stream::{self, BoxStream, FuturesOrdered, StreamExt};
 use tokio::sync::OnceCell;
 use tokio_postgres::types::{ToSql, Type};
@@ -32,7 +32,7 @@ const UNTIL_READY: Duration = Duration::from_secs(10);
 const GREETING: &str = "select $1::bigint, current_setting('transaction_read_only') = 'off'";
 
 /// How many sessions may come with somebody else's answers before no more is tried.
-const SESSIONS_OF_OTHERS: u32 = 4;
+const SESSIONS_OF_OTHERS: u32 = 3;
 
 /// What a statement is given.
 pub(super) type Given<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -100,31 +100,18 @@ impl Server {
     /// A new connection, over which it has answered what it was asked. Of several hosts to the first one that takes writes; all
     /// of them are tried at once, so that a machine that is gone takes none of the others' time.
     pub async fn connect(&self, what_for: &str) -> Result<(Client, Unasked), Fault> {
-        let hosts = self.options.by_host();
-        let mut tried: FuturesOrdered<_> = hosts.iter().map(|(_, host)| self.meet(host, what_for)).collect();
-        let mut last = Fault::Unsent(ErrorKind::Misconfigured, "it has no host".to_owned());
+        let (hosts, has_several) = (self.options.by_host(), self.options.has_several_hosts());
+        let patience = if has_several { PATIENCE } else { SILENCE };
+        let mut tried: FuturesOrdered<_> = hosts.iter().map(|(_, host)| meet(host, what_for, patience)).collect();
+        let mut unmet = None;
         while let Some(met) = tried.next().await {
             match met {
-                Err(fault) => last = fault,
-                met => return met,
+                Ok(Session { takes_writes: false, .. }) if has_several => {}
+                Ok(Session { client, unasked, .. }) => return Ok((client, unasked)),
+                Err(fault) => unmet = Some(fault),
             }
         }
-        Err(last)
-    }
-
-    /// A session at one host. A pooler may give one in which somebody else's answers are still to come.
-    async fn meet(&self, host: &Options, what_for: &str) -> Result<(Client, Unasked), Fault> {
-        let mut others_left = SESSIONS_OF_OTHERS;
-        loop {
-            let (client, mut unasked) = log_in(host, what_for).await?;
-            let greeted = tokio::time::timeout(UNTIL_READY, greet(&client, &mut unasked));
-            match greeted.await.unwrap_or_else(|_| Err(silent(UNTIL_READY))) {
-                Ok(false) if self.options.has_several_hosts() => return Err(Fault::of_a_standby()),
-                Ok(_) => return Ok((client, unasked)),
-                Err(fault) if fault.may_be_anothers() && others_left > 0 => others_left -= 1,
-                Err(fault) => return Err(fault.into_unsent()),
-            }
-        }
+        Err(unmet.unwrap_or_else(|| Fault::Unsent(ErrorKind::Unavailable, "none of them takes writes".to_owned())))
     }
 
     /// Some of them are not there: the next session makes them.
@@ -234,6 +221,27 @@ impl Silence {
     }
 }
 
+/// A session in which the first question was answered.
+struct Session {
+    client: Client,
+    unasked: Unasked,
+    takes_writes: bool,
+}
+
+/// A session at one host. A pooler may give one in which somebody else's answers are still to come.
+async fn meet(host: &Options, what_for: &str, patience: Duration) -> Result<Session, Fault> {
+    let mut others_left = SESSIONS_OF_OTHERS;
+    loop {
+        let (client, mut unasked) = log_in(host, what_for).await?;
+        let greeted = tokio::time::timeout(patience, greet(&client, &mut unasked));
+        match greeted.await.unwrap_or_else(|_| Err(silent(patience))) {
+            Ok(takes_writes) => return Ok(Session { client, unasked, takes_writes }),
+            Err(fault) if fault.may_be_anothers() && others_left > 0 => others_left -= 1,
+            Err(fault) => return Err(fault.into_unsent()),
+        }
+    }
+}
+
 async fn log_in(host: &Options, what_for: &str) -> Result<(Client, Unasked), Fault> {
     let told = |error| Fault::Told(Box::new(error));
     let config = host.config(what_for).map_err(told)?;
@@ -263,7 +271,11 @@ async fn greet(client: &Client, unasked: &mut Unasked) -> Result<bool, Fault> {
     });
     let row = match future::select(answer, ends).await {
         Either::Left((answer, _)) => answer?,
-        Either::Right((Err(error), _)) => return Err(Fault::Sent(error)),
+        // The server's last word may have come along with the end.
+        Either::Right((Err(ended), answer)) => match answer.now_or_never() {
+            Some(Err(said)) if said.as_db_error().is_some() => return Err(Fault::Sent(said)),
+            _ => return Err(Fault::Sent(ended)),
+        },
         Either::Right((Ok(()), answer)) => answer.await?,
     };
     let asked: Option<i64> = row.try_get(0).ok();

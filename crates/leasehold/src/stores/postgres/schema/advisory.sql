@@ -8,7 +8,8 @@ create table if not exists @.leasehold_modes(
 -- it by a second at the most: where it is lost, it goes on from there.
 create sequence if not exists @.leasehold_tokens as bigint;
 
-create or replace procedure @.leasehold_v2_mode(p_ns text, p_mode text, inout o_agreed text) language plpgsql as $$
+create or replace procedure @.leasehold_v4_mode(p_ns text, p_mode text, inout o_agreed text, inout o_asked bigint)
+language plpgsql as $$
 begin
     --@begin
     select m.mode into o_agreed from @.leasehold_modes m where m.ns = p_ns;
