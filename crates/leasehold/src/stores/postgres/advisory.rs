@@ -8,8 +8,9 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::fault::{self, Fault};
-use super::link::{Given, Server, drain};
+use super::link::{Given, Server};
 use super::options::Options;
+use super::session::drain;
 use super::{TIME, doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Finding;

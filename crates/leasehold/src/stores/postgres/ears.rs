@@ -11,7 +11,8 @@ use tokio_postgres::{AsyncMessage, Client};
 
 use super::bells::Bells;
 use super::fault::Fault;
-use super::link::{Link, Server, Unasked};
+use super::link::{Link, Server};
+use super::session::Unasked;
 use crate::error::ErrorKind;
 
 /// Within which a message that was sent has to be heard, or none ever is.

@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use tokio_postgres::Client;
 
 use super::fault::Fault;
-use super::link::{Server, drain};
+use super::link::Server;
 use super::options::Options;
+use super::session::drain;
 use crate::error::{Error, ErrorKind};
 
 /// How long the others may take to say who they are, before anything is asked of one. Who doesn't is not counted.

@@ -16,6 +16,7 @@ mod notes;
 mod options;
 mod rows;
 mod schema;
+mod session;
 mod shedlock;
 mod statements;
 mod tagged;

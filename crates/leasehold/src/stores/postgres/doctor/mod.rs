@@ -17,8 +17,9 @@ use tokio_postgres::{Client, Row};
 
 use super::ears::Ears;
 use super::fault::{self, Fault};
-use super::link::{Given, IF_IT_IS_SILENT, Link, Server, drain};
+use super::link::{Given, Link, Server};
 use super::options::Options;
+use super::session::{IF_IT_IS_SILENT, drain};
 use crate::error::ErrorKind;
 use crate::finding::Finding;
 
