@@ -59,6 +59,10 @@ fn is_unknown(error: &leasehold::Error) -> bool {
 #[tokio::test]
 async fn the_answer_to_somebody_who_is_gone_is_taken_by_nobody() {
     let server = Postgres::start();
+    server.sql(
+        "create table shedlock(name varchar(64) primary key, lock_until timestamp not null, \
+         locked_at timestamp not null, locked_by varchar(255) not null)",
+    );
     let pooler = PgBouncer::with(&server, PoolMode::Transaction, "default_pool_size = 1");
     let store = store(&pooler.url());
     let (held, other, past) = (claim("held"), claim("held"), claim("past"));
@@ -88,6 +92,15 @@ async fn the_answer_to_somebody_who_is_gone_is_taken_by_nobody() {
     is_met(&pooler, free, async || match store.inspect(&held.name).await {
         Ok(answer) => answer.is_some().then_some(false).expect("somebody has it"),
         Err(error) => is_unknown(&error),
+    })
+    .await;
+    let theirs = claims::store(&format!("{}?compat=shedlock", pooler.url()));
+    theirs.time().await.unwrap();
+    is_met(&pooler, "'past'::varchar, 7::bigint", async || {
+        match theirs.release(&lease(&past), Ended::default()).await {
+            Ok(answer) => (answer == Release::NotHeld).then_some(false).expect("nobody has it"),
+            Err(error) => is_unknown(&error),
+        }
     })
     .await;
     eventually_async("it goes on", SOON, async || store.time().await.is_ok()).await;
